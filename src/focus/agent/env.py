@@ -1,0 +1,67 @@
+"""The task an agent works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from focus.problem import Message, Problem
+from focus.tokens import TokenIds
+
+__all__ = ("Env", "SegmentAction", "StepResult")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentAction:
+    """What the policy did: one exact chunk of tokens.
+
+    Attributes:
+        ids: the chunk's ids.
+        finished: the policy ended its reply.
+        text: the whole reply so far, decoded once from all its ids, specials dropped.
+    """
+
+    ids: TokenIds
+    finished: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The environment's answer to one action.
+
+    Attributes:
+        state: next state; the previous one stays valid for siblings.
+        messages: observations to show the policy (none for plain segments).
+        reward: outcome reward, on the ending transition only.
+        step_reward: shaping reward.
+        done: the episode ended.
+    """
+
+    state: Any
+    messages: tuple[Message, ...] = ()
+    reward: float = 0.0
+    step_reward: float = 0.0
+    done: bool = False
+
+
+@runtime_checkable
+class Env(Protocol):
+    """A task with a checkable outcome.
+
+    States are immutable: `step` returns a new one, so any checkpoint can be continued
+    more than once. Environments whose state lives outside the process also define
+    ``async fork(state) -> state`` and ``async release(state)``.
+    """
+
+    async def reset(self, problem: Problem) -> tuple[Any, tuple[Message, ...]]:
+        """First state and the prompt's messages."""
+        ...
+
+    async def step(self, state: Any, action: Any, workspace: Any) -> StepResult:
+        """Take one action."""
+        ...
+
+    async def finish(self, state: Any, workspace: Any, reason: str) -> float:
+        """Outcome of an episode that ran out of allowance or context (`reason`)."""
+        ...

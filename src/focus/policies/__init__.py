@@ -1,0 +1,1 @@
+"""Policies: token ids in, token ids and log-probs out. One backend per file."""

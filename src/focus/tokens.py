@@ -1,0 +1,102 @@
+"""Token ids, log-probabilities and what one generate call returned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ("FinishReason", "Generation", "LogProbs", "Span", "TokenChain", "TokenIds")
+
+TokenIds = tuple[int, ...]
+LogProbs = tuple[float, ...]
+
+
+class FinishReason(StrEnum):
+    """Why a generation ended."""
+
+    STOP = "stop"
+    """An end or stop token was sampled: the reply is complete."""
+    LENGTH = "length"
+    """`max_tokens` was reached: the reply can be continued."""
+    ABORT = "abort"
+    """The server gave up; never a checkpoint, never a sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One reply, exactly as the server sampled it.
+
+    Attributes:
+        ids: sampled token ids, the end token included when one was sampled.
+        log_probs: natural-log probability of each id under the distribution it was
+            sampled from (temperature, top-p and top-k applied).
+        finish: why it ended.
+        version: policy version that the server reports for this reply.
+        request_id: the server's or the client's name for the request.
+        cached_tokens: prompt tokens whose keys and values were reused; None if unknown.
+    """
+
+    ids: TokenIds
+    log_probs: LogProbs
+    finish: FinishReason
+    version: str
+    request_id: str = ""
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of tokens of one kind inside an edge.
+
+    Attributes:
+        ids: the tokens.
+        log_probs: their behaviour log-probabilities, or None for conditioning
+            (an observation or instruction that the policy did not sample).
+    """
+
+    ids: TokenIds
+    log_probs: LogProbs | None = None
+
+    @property
+    def is_sampled(self) -> bool:
+        return self.log_probs is not None
+
+
+class TokenChain:
+    """A token sequence that shares its prefix with the sequence it extends.
+
+    Each link holds only its own tokens, so a tree of n distinct tokens costs O(n)
+    memory however deep or wide it is.
+
+    >>> prompt = TokenChain((1, 2))
+    >>> longer = prompt.extended((3,))
+    >>> longer.ids(), len(longer), len(prompt)
+    ((1, 2, 3), 3, 2)
+    """
+
+    __slots__ = ("_length", "own", "parent")
+
+    def __init__(self, own: Iterable[int], parent: TokenChain | None = None) -> None:
+        self.own: TokenIds = tuple(own)
+        self.parent = parent
+        self._length = len(self.own) + (len(parent) if parent is not None else 0)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return f"TokenChain({self._length} tokens)"
+
+    def extended(self, ids: Iterable[int]) -> TokenChain:
+        """This sequence followed by `ids`."""
+        return TokenChain(ids, self)
+
+    def ids(self) -> TokenIds:
+        """All tokens from the start, as one tuple."""
+        links = []
+        link: TokenChain | None = self
+        while link is not None:
+            links.append(link.own)
+            link = link.parent
+        return tuple(token for own in reversed(links) for token in own)

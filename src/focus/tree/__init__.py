@@ -1,0 +1,21 @@
+"""The rollout tree: checkpoints, edges, returns and evidence. Pure values, no I/O."""
+
+from focus.tree.evidence import Evidence, Stats, suffix_returns
+from focus.tree.node import Edge, Identity, Node, NodeId, Provenance, Selection
+from focus.tree.returns import Returns
+from focus.tree.tree import Tree, TreeHeader
+
+__all__ = (
+    "Edge",
+    "Evidence",
+    "Identity",
+    "Node",
+    "NodeId",
+    "Provenance",
+    "Returns",
+    "Selection",
+    "Stats",
+    "Tree",
+    "TreeHeader",
+    "suffix_returns",
+)
