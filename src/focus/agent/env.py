@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from focus.problem import Message, Problem
 from focus.tokens import TokenIds
 
-__all__ = ("Env", "SegmentAction", "StepResult")
+__all__ = ("Env", "SegmentAction", "StepResult", "fork_state", "release_state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +65,19 @@ class Env(Protocol):
     async def finish(self, state: Any, workspace: Any, reason: str) -> float:
         """Outcome of an episode that ran out of allowance or context (`reason`)."""
         ...
+
+
+async def fork_state(env: Env, state: Any) -> Any:
+    """An independent copy of `state`, where the environment's states are live.
+
+    Without a `fork` method states are immutable values and serve as they are.
+    """
+    fork = getattr(env, "fork", None)
+    return state if fork is None else await fork(state)
+
+
+async def release_state(env: Env, state: Any) -> None:
+    """Let go of a state that will not be continued any more."""
+    release = getattr(env, "release", None)
+    if release is not None:
+        await release(state)

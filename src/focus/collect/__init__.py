@@ -1,0 +1,7 @@
+"""Collecting: the driver, the Collector and what it returns."""
+
+from focus.collect.collection import Collection, Evaluation
+from focus.collect.collector import Collector
+from focus.collect.ledger import Ledger, total
+
+__all__ = ("Collection", "Collector", "Evaluation", "Ledger", "total")

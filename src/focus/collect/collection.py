@@ -1,0 +1,67 @@
+"""What collecting one tree gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from focus.checkpoint import Checkpoint
+from focus.collect.ledger import Ledger
+from focus.credit.base import Credit
+from focus.errors import Failure
+from focus.records.records import ActorRecord, CriticRecord
+from focus.tokens import LogProbs, TokenIds
+from focus.tree import Tree
+
+__all__ = ("Collection", "Evaluation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collection:
+    """One tree and all that follows from it.
+
+    Attributes:
+        tree: the settled tree.
+        credit: weights and targets.
+        actor: samples for the policy's trainer.
+        critic: targets for the critic's trainer.
+        ledger: tokens, requests, expansions, critic calls.
+        failures: empty unless collected with ``allow_partial=True``.
+    """
+
+    tree: Tree[Checkpoint]
+    credit: Credit
+    actor: tuple[ActorRecord, ...]
+    critic: tuple[CriticRecord, ...]
+    ledger: Ledger
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def root_outcomes(self) -> list[float]:
+        """Outcomes of finished rollouts launched from the root, in launch order."""
+        started = {s.expansion for s in self.tree.selections if s.node == 0}
+        return [
+            self.tree.outcome(node)
+            for node in self.tree.terminals()
+            if self.tree[node].incoming.provenance.expansion in started
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """One unbranched solution.
+
+    Attributes:
+        outcome: its outcome reward, never a signed advantage.
+        truncated: allowance or context ran out.
+        tokens: ids sampled over the whole solution.
+        prefix, ids, log_probs: input and output of its last generation.
+        text: the whole solution, decoded once.
+    """
+
+    outcome: float
+    truncated: bool
+    tokens: int
+    prefix: TokenIds
+    ids: TokenIds
+    log_probs: LogProbs
+    text: str

@@ -1,0 +1,235 @@
+"""Collects one tree, once."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from focus.agent import Agent, Env, RequestPlace
+from focus.agent.env import release_state
+from focus.checkpoint import Checkpoint
+from focus.collect.collection import Collection, Evaluation
+from focus.collect.driver import Driver
+from focus.collect.ledger import Ledger
+from focus.credit import DirectBranchTd
+from focus.credit.base import Estimator
+from focus.critic import Critic
+from focus.errors import CollectionFailed, ConfigError, LifecycleError
+from focus.execution import RequestCounts
+from focus.problem import Problem
+from focus.records import actor_records, critic_records
+from focus.search import Search
+from focus.tree import Identity, Returns, Tree, TreeHeader
+
+__all__ = ("Collector",)
+
+
+class Collector:
+    """One problem in, one credited tree out.
+
+    Use inside ``async with``, for one `collect` or one `evaluate`; a second use raises.
+
+    Args:
+        agent: policy with parser, sampling, allowance and execution.
+        env: the task; one per problem.
+        search: which checkpoints to continue, under which budget.
+        critic: values checkpoints; pinned for the whole tree.
+        credit: estimator of actor weights and critic targets.
+        returns: γ, β, κ; by default what `search` and `credit` name, else all 1.
+        packing: ``"segment"`` or ``"path"``.
+        own: close the execution services that the agent's Execution made for itself.
+            Policy, critic, env and passed-in services are borrowed in any case.
+
+    Raises:
+        ConfigError: parts name different κ.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        env: Env,
+        search: Search,
+        critic: Critic | None = None,
+        credit: Estimator | None = None,
+        returns: Returns | None = None,
+        packing: str = "segment",
+        own: bool = True,
+    ) -> None:
+        self._agent = agent
+        self._env = env
+        self._search = search
+        self._critic = critic or Critic.constant(0.5)
+        self._credit = credit or DirectBranchTd()
+        self._returns = _one_returns(returns, search, self._credit)
+        self._packing = packing
+        self._own = own
+        self._state = "new"
+
+    async def __aenter__(self) -> Self:
+        if self._state != "new":
+            raise LifecycleError("a Collector is entered once; make a new one per problem")
+        self._state = "open"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._state = "closed"
+        if self._own:
+            await self._agent.execution.aclose()
+
+    async def collect(
+        self,
+        problem: Problem,
+        *,
+        allow_partial: bool = False,
+        identity: Identity | None = None,
+    ) -> Collection:
+        """Grow, credit and export one tree.
+
+        Raises:
+            CollectionFailed: an expansion or prediction failed and `allow_partial` is off;
+                the first error is its cause.
+            ConfigError: the sampling law differs from the trainer's.
+            ProblemError, EnvError, CriticError: before any token was spent.
+        """
+        self._begin("collect")
+        self._check_law()
+        identity = identity or Identity()
+        root = await self._agent.start(problem, self._env)
+        driver = Driver(
+            self._agent,
+            self._env,
+            self._search,
+            self._critic,
+            name=_name(identity, problem),
+            strict=not allow_partial,
+        )
+        tree = await driver.grow(self._header(problem, identity, root), root)
+        if driver.first_error is not None:
+            raise CollectionFailed(
+                f"problem {problem.id!r}: {len(driver.failures)} of "
+                f"{driver.expansions.started} expansions failed; first: {driver.first_error}",
+                driver.failures,
+            ) from driver.first_error
+        return self._settled(tree, driver)
+
+    async def evaluate(self, problem: Problem, *, identity: Identity | None = None) -> Evaluation:
+        """One unbranched solution through the same agent; no critic, no records.
+
+        Raises:
+            RequestError, EnvError, ProblemError: it could not be finished.
+        """
+        self._begin("evaluate")
+        checkpoint = await self._agent.start(problem, self._env)
+        name = f"{_name(identity or Identity(), problem)}/eval"
+        states = [checkpoint.state]
+        index = tokens = 0
+        try:
+            while True:
+                place = RequestPlace(
+                    tree=name,
+                    version=self._agent.policy.version,
+                    expansion=0,
+                    index=index,
+                    phase=0,
+                    counts=RequestCounts(),
+                )
+                step = await self._agent.advance(checkpoint, self._env, place=place)
+                states.append(step.checkpoint.state)
+                tokens += step.edge.sampled_tokens
+                if step.is_terminal:
+                    break
+                checkpoint, index = step.checkpoint, index + 1
+        finally:
+            for state in states:
+                await release_state(self._env, state)
+        full = step.checkpoint
+        return Evaluation(
+            outcome=step.edge.reward,
+            truncated=step.is_truncated,
+            tokens=tokens,
+            prefix=checkpoint.context.ids(),
+            ids=step.edge.ids,
+            log_probs=step.edge.log_probs,
+            text=self._agent.policy.decode(full.context.ids()[full.prompt_length :]),
+        )
+
+    def _begin(self, what: str) -> None:
+        if self._state != "open":
+            raise LifecycleError(
+                f"{what}: this Collector is {self._state}; use it once, inside 'async with'"
+            )
+        self._state = "used"
+
+    def _check_law(self) -> None:
+        policy = self._agent.policy
+        temperature, top_p, top_k = self._agent.sampling.law
+        if (temperature, top_p, top_k) != (policy.train_temperature, 1.0, None):
+            raise ConfigError(
+                f"sampling law (temperature {temperature:g}, top_p {top_p:g}, top_k {top_k}) "
+                f"differs from what the trainer assumes (temperature "
+                f"{policy.train_temperature:g}, top_p 1, no top_k); log-probs would not match"
+            )
+
+    def _header(self, problem: Problem, identity: Identity, root: Checkpoint) -> TreeHeader:
+        policy = self._agent.policy
+        return TreeHeader(
+            problem=problem,
+            prompt_ids=root.context.ids(),
+            identity=identity,
+            sampling=self._agent.sampling,
+            policy_version=policy.version,
+            critic_version=self._critic.version,
+            critic_range=self._critic.value_range,
+            returns=self._returns,
+            vocab_size=policy.vocab_size,
+            context_limit=policy.context_limit,
+        )
+
+    def _settled(self, tree: Tree[Checkpoint], driver: Driver) -> Collection:
+        credit = self._credit.estimate(tree)
+        actor = actor_records(tree, credit, packing=self._packing)
+        contexts = {node: driver.context(tree[node].payload) for node in credit.targets}
+        return Collection(
+            tree=tree,
+            credit=credit,
+            actor=actor,
+            critic=critic_records(tree, credit, contexts),
+            ledger=Ledger.of(
+                tree,
+                credit,
+                actor,
+                requests=driver.requests,
+                expansions=driver.expansions,
+                critic_calls=driver.critic_calls,
+            ),
+            failures=tuple(driver.failures),
+        )
+
+
+def _name(identity: Identity, problem: Problem) -> str:
+    return f"{identity.run}/{identity.round}/{identity.attempt}/{problem.key}"
+
+
+def _one_returns(returns: Returns | None, search: Search, credit: Estimator) -> Returns:
+    """The collection's one source of γ, β and κ."""
+    named = {
+        f"search phase {index}": strength
+        for index, phase in enumerate(search.phases)
+        if (strength := getattr(phase.allocator, "prior_strength", None)) is not None
+    }
+    if credit.prior_strength is not None:
+        named["credit"] = credit.prior_strength
+    if returns is not None:
+        named["returns"] = returns.prior_strength
+    if len(set(named.values())) > 1:
+        listed = ", ".join(f"{part}: {value:g}" for part, value in named.items())
+        raise ConfigError(f"prior_strength must have one value, got {listed}")
+    if returns is not None:
+        return returns
+    return Returns(prior_strength=next(iter(named.values()))) if named else Returns()

@@ -1,0 +1,252 @@
+"""The only loop that awaits: asks the scheduler, runs expansions, settles them in order."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from focus.agent import Agent, Env, RequestPlace, Step
+from focus.agent.env import release_state
+from focus.checkpoint import Checkpoint
+from focus.collect.ledger import ExpansionCounts
+from focus.critic import Critic, render_context
+from focus.errors import CriticError, Failure, FatalError, FocusError
+from focus.execution import RequestCounts
+from focus.records.records import CriticContext
+from focus.search import Done, Launch, Scheduler, Search
+from focus.tree import NodeId, Tree, TreeHeader
+
+__all__ = ("Driver", "Expansion")
+
+
+@dataclass(slots=True, kw_only=True)
+class Expansion:
+    """One purchase while it runs and until it settles.
+
+    Attributes:
+        steps: its accepted edges.
+        values: the critic's estimate per step; None: terminal, or the prediction failed.
+        error: why it failed, if it did; a failed prediction leaves `error` alone.
+        is_cut: stopped by ``extent`` or a hard cap.
+        ready: set once nothing of it will change.
+    """
+
+    launch: Launch
+    steps: list[Step] = field(default_factory=list)
+    values: list[float | None] = field(default_factory=list)
+    error: FocusError | None = None
+    is_cut: bool = False
+    ready: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def tokens(self) -> int:
+        return sum(step.edge.sampled_tokens for step in self.steps)
+
+
+class Driver:
+    """Grows one tree until its search is done.
+
+    Results are attached and settled in launch order, so node ids and every later decision
+    depend on replies only, never on their timing.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        env: Env,
+        search: Search,
+        critic: Critic,
+        *,
+        name: str,
+        strict: bool,
+    ) -> None:
+        self._agent = agent
+        self._env = env
+        self._search = search
+        self._critic = critic
+        self._name = name
+        self._strict = strict
+        self.requests = RequestCounts()
+        self.expansions = ExpansionCounts()
+        self.critic_calls = 0
+        self.failures: list[Failure] = []
+        self.first_error: FocusError | None = None
+        self._running: dict[int, Expansion] = {}
+        self._scope = anyio.CancelScope()
+
+    async def grow(self, header: TreeHeader, root: Checkpoint) -> Tree[Checkpoint]:
+        """Collect the tree below `root`.
+
+        With `strict`, the first failure cancels what is in flight and ends the growth; the
+        tree so far is returned and `first_error` says why.
+
+        Raises:
+            CriticError: the root could not be valued; no token was spent.
+        """
+        (value,) = await self._score([root])
+        tree: Tree[Checkpoint] = Tree(header, root, value=value)
+        scheduler = Scheduler(
+            self._search, tree, remaining_tokens=lambda node: self._agent.room(tree[node].payload)
+        )
+        started = time.monotonic()
+        try:
+            async with anyio.create_task_group() as group:
+                self._scope = group.cancel_scope
+                while True:
+                    decision = scheduler.next(elapsed_s=time.monotonic() - started)
+                    if isinstance(decision, Done):
+                        break
+                    if isinstance(decision, Launch):
+                        self._start(group, tree, decision)
+                    else:
+                        await self._settle(tree, scheduler, decision.expansion)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._abandon()
+                await self._release(tree)
+        return tree
+
+    def _start(self, group: Any, tree: Tree[Checkpoint], launch: Launch) -> None:
+        expansion = Expansion(launch=launch)
+        self._running[launch.expansion] = expansion
+        self.expansions.started += 1
+        group.start_soon(self._expand, tree, expansion)
+
+    async def _expand(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
+        """Run one expansion and value its checkpoints; errors become data."""
+        try:
+            await self._sample(tree, expansion)
+        except Exception as error:
+            expansion.error = _typed(error, expansion)
+            self._fail("expansion", expansion.launch, expansion.error)
+        expansion.values = [None] * len(expansion.steps)
+        try:
+            expansion.values = await self._values(expansion.steps)
+        except CriticError as error:
+            self._fail("prediction", expansion.launch, error)
+        expansion.ready.set()
+
+    async def _sample(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
+        launch = expansion.launch
+        checkpoint, left = tree[launch.node].payload, launch.quota
+        while True:
+            step = await self._agent.advance(
+                checkpoint,
+                self._env,
+                place=self._place(tree, launch, len(expansion.steps)),
+                sampling=launch.sampling,
+                most_tokens=left,
+            )
+            expansion.steps.append(step)
+            checkpoint = step.checkpoint
+            if step.is_terminal:
+                return
+            left = None if left is None else left - step.edge.sampled_tokens
+            if left == 0 or len(expansion.steps) == launch.extent:
+                expansion.is_cut = True
+                return
+
+    def _place(self, tree: Tree[Checkpoint], launch: Launch, index: int) -> RequestPlace:
+        return RequestPlace(
+            tree=self._name,
+            version=tree.header.policy_version,
+            expansion=launch.expansion,
+            index=index,
+            phase=launch.phase,
+            counts=self.requests,
+        )
+
+    async def _values(self, steps: list[Step]) -> list[float | None]:
+        values = iter(await self._score([s.checkpoint for s in steps if not s.is_terminal]))
+        return [None if step.is_terminal else next(values) for step in steps]
+
+    async def _score(self, checkpoints: list[Checkpoint]) -> list[float]:
+        if self._critic.fixed_value is not None:
+            return [self._critic.fixed_value] * len(checkpoints)
+        contexts = [self.context(checkpoint) for checkpoint in checkpoints]
+        if not contexts:
+            return []
+        self.critic_calls += len(contexts)
+        return await self._critic.score(contexts)
+
+    def context(self, checkpoint: Checkpoint) -> CriticContext:
+        """The checkpoint as this collection's critic sees it."""
+        return render_context(self._critic.renderer, self._agent.policy, checkpoint)
+
+    async def _settle(
+        self, tree: Tree[Checkpoint], scheduler: Scheduler, expansion_id: int
+    ) -> None:
+        expansion = self._running[expansion_id]
+        await expansion.ready.wait()
+        del self._running[expansion_id]
+        chain = self._attach(tree, expansion)
+        self._count(expansion)
+        scheduler.settle(
+            expansion_id,
+            chain=chain,
+            tokens=expansion.tokens,
+            turns=sum(step.edge.duration for step in expansion.steps),
+            failed=expansion.error is not None,
+            cut=expansion.is_cut,
+        )
+
+    def _attach(self, tree: Tree[Checkpoint], expansion: Expansion) -> list[NodeId]:
+        chain: list[NodeId] = []
+        parent = expansion.launch.node
+        for step, value in zip(expansion.steps, expansion.values, strict=True):
+            parent = tree.attach(
+                parent,
+                step.edge,
+                step.checkpoint,
+                value=value,
+                is_terminal=step.is_terminal,
+                is_truncated=step.is_truncated,
+            )
+            chain.append(parent)
+        return chain
+
+    def _count(self, expansion: Expansion) -> None:
+        if expansion.error is not None:
+            self.expansions.failed += 1
+        elif expansion.is_cut:
+            self.expansions.cut += 1
+        else:
+            self.expansions.completed += 1
+
+    def _fail(self, stage: str, launch: Launch, error: FocusError) -> None:
+        """Record a failure; a strict collection, or a fault that is fatal, ends here."""
+        self.failures.append(
+            Failure(stage, launch.expansion, launch.node, type(error).__name__, str(error))
+        )
+        if self.first_error is None and (self._strict or isinstance(error, FatalError)):
+            self.first_error = error
+            self._scope.cancel()
+
+    async def _abandon(self) -> None:
+        """Close the books of expansions that never settled."""
+        for expansion in self._running.values():
+            if expansion.error is not None:
+                self.expansions.failed += 1
+            else:
+                self.expansions.cancelled += 1
+            self.expansions.lost_tokens += expansion.tokens
+            for step in expansion.steps:
+                await release_state(self._env, step.checkpoint.state)
+        self._running.clear()
+
+    async def _release(self, tree: Tree[Checkpoint]) -> None:
+        for node in tree:
+            await release_state(self._env, node.payload.state)
+
+
+def _typed(error: Exception, expansion: Expansion) -> FocusError:
+    """A FocusError as it is; anything else named by its expansion, with the cause kept."""
+    if isinstance(error, FocusError):
+        return error
+    launch = expansion.launch
+    typed = FocusError(f"expansion {launch.expansion} from node {launch.node}: {error!r}")
+    typed.__cause__ = error
+    return typed

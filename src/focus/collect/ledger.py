@@ -1,0 +1,170 @@
+"""The books of one collection: what was spent, on what, and how close to the limit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from focus.credit.base import Credit
+from focus.execution import RequestCounts
+from focus.records.records import ActorRecord
+from focus.tree import Tree
+
+__all__ = ("ExpansionCounts", "Ledger", "total")
+
+
+@dataclass(slots=True)
+class ExpansionCounts:
+    """Books of expansions: started = completed + failed + cancelled + cut.
+
+    `cut` ones were stopped by ``extent`` or a hard cap; `lost_tokens` were sampled by edges
+    that no node holds.
+    """
+
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    cut: int = 0
+    lost_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Token, request and critic books of one or more trees.
+
+    Attributes:
+        tokens_generated: sampled ids, discarded and lost ones included.
+        tokens_wasted: of these, ids that no edge of a tree holds.
+        tokens_used: ids of edges that are trained or give a critic target its value.
+        tokens_trained: ids with loss mask 1.
+        tokens_submitted: prompt ids sent with requests that were answered.
+        tokens_cached: of these, ids the server had cached; None if it does not tell.
+        tokens_needed: prompt and observation ids that any collector must prefill once.
+        tokens_distinct: prompt plus edge ids of the tree, each once.
+        tokens_learner: ids a learner reads: prefix and response of each actor record.
+        requests_*: books of requests; `requests_needed` = checkpoints that were continued.
+        expansions_*: books of expansions.
+        critic_calls, critic_needed: predictions made; distinct open checkpoints.
+    """
+
+    trees: int = 1
+    tokens_generated: int = 0
+    tokens_wasted: int = 0
+    tokens_used: int = 0
+    tokens_trained: int = 0
+    tokens_submitted: int = 0
+    tokens_cached: int | None = 0
+    tokens_needed: int = 0
+    tokens_distinct: int = 0
+    tokens_learner: int = 0
+    requests_sent: int = 0
+    requests_accepted: int = 0
+    requests_failed: int = 0
+    requests_cancelled: int = 0
+    requests_needed: int = 0
+    expansions_started: int = 0
+    expansions_completed: int = 0
+    expansions_failed: int = 0
+    expansions_cancelled: int = 0
+    expansions_cut: int = 0
+    critic_calls: int = 0
+    critic_needed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        tree: Tree[Any],
+        credit: Credit,
+        actor: tuple[ActorRecord, ...],
+        *,
+        requests: RequestCounts,
+        expansions: ExpansionCounts,
+        critic_calls: int,
+    ) -> Ledger:
+        """The books of one settled tree."""
+        held = tree.sampled_tokens()
+        wasted = requests.discarded_tokens + expansions.lost_tokens
+        prompt = len(tree.header.prompt_ids)
+        edge_ids = sum(len(span.ids) for node in tree.edges() for span in node.incoming.spans)
+        continued = [node.id for node in tree if tree.children(node.id)]
+        return cls(
+            tokens_generated=held + wasted,
+            tokens_wasted=wasted,
+            tokens_used=sum(
+                node.incoming.sampled_tokens
+                for node in tree.edges()
+                if node.id in credit.advantages or node.parent in credit.targets
+            ),
+            tokens_trained=sum(sum(record.loss_mask) for record in actor),
+            tokens_submitted=requests.prompt_tokens,
+            tokens_cached=requests.cached_tokens,
+            tokens_needed=prompt + edge_ids - held,
+            tokens_distinct=prompt + edge_ids,
+            tokens_learner=sum(len(r.prefix) + len(r.response) for r in actor),
+            requests_sent=requests.sent,
+            requests_accepted=requests.accepted,
+            requests_failed=requests.failed,
+            requests_cancelled=requests.cancelled,
+            requests_needed=len(continued),
+            expansions_started=expansions.started,
+            expansions_completed=expansions.completed,
+            expansions_failed=expansions.failed,
+            expansions_cancelled=expansions.cancelled,
+            expansions_cut=expansions.cut,
+            critic_calls=critic_calls,
+            critic_needed=sum(1 for node in tree if not node.is_terminal),
+        )
+
+    @property
+    def balances(self) -> bool:
+        """Both books close: nothing sent or started is unaccounted for."""
+        return (
+            self.requests_sent
+            == self.requests_accepted + self.requests_failed + self.requests_cancelled
+            and self.expansions_started
+            == self.expansions_completed
+            + self.expansions_failed
+            + self.expansions_cancelled
+            + self.expansions_cut
+        )
+
+    def ratios(self) -> dict[str, float | None]:
+        """Efficiency against the physical limit, 1 is best; None where nothing was counted.
+
+        eta_gen = used / generated; eta_prefill = needed / uncached prefill; eta_req = needed
+        / accepted requests (1 only if siblings are asked for together); eta_critic = needed /
+        calls; eta_learn = distinct / learner tokens.
+        """
+        uncached = (
+            None if self.tokens_cached is None else self.tokens_submitted - self.tokens_cached
+        )
+        return {
+            "eta_gen": _ratio(self.tokens_used, self.tokens_generated),
+            "eta_prefill": None if uncached is None else _ratio(self.tokens_needed, uncached),
+            "eta_req": _ratio(self.requests_needed, self.requests_accepted),
+            "eta_critic": _ratio(self.critic_needed, self.critic_calls),
+            "eta_learn": _ratio(self.tokens_distinct, self.tokens_learner),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts and ratios as plain numbers."""
+        return {**asdict(self), **self.ratios()}
+
+
+def _ratio(limit: int, spent: int) -> float | None:
+    return limit / spent if spent else None
+
+
+def total(ledgers: list[Ledger]) -> Ledger:
+    """The sum of several books; cached tokens are unknown as soon as one is.
+
+    >>> total([Ledger(tokens_generated=3), Ledger(tokens_generated=4)]).tokens_generated
+    7
+    """
+    sums: dict[str, Any] = {name: 0 for name in Ledger.__dataclass_fields__}
+    for ledger in ledgers:
+        for name in sums:
+            value = getattr(ledger, name)
+            sums[name] = None if value is None or sums[name] is None else sums[name] + value
+    return Ledger(**sums)

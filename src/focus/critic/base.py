@@ -1,0 +1,144 @@
+"""The value of a checkpoint: the return still to come, as one critic snapshot sees it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import anyio.to_thread
+
+from focus.critic.batching import Coalescer
+from focus.errors import ConfigError, CriticError
+from focus.records.records import CriticContext
+
+__all__ = ("Critic", "PredictFn", "Predictor")
+
+PredictFn = Callable[[Sequence[CriticContext]], Awaitable[Sequence[float]]]
+
+
+class Predictor(Protocol):
+    """An in-process value model, e.g. focus.critic.local.ValueModel."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def renderer(self) -> str: ...
+
+    def predict(self, contexts: Sequence[CriticContext]) -> Sequence[float]:
+        """One value per context; may block, is called in a worker thread."""
+        ...
+
+
+class Critic:
+    """A frozen snapshot that values checkpoints; shared by many collectors, owned by none.
+
+    Make one with :meth:`constant`, :meth:`function` or :meth:`local`. Predictions are
+    batched across concurrent callers, equal contexts are predicted once, and each value
+    is checked: one per context, finite, inside `value_range`.
+
+    Attributes:
+        version: names the snapshot; a tree is pinned to one.
+        value_range: lowest and highest value.
+        renderer: name and version of the context it reads (focus.critic.context).
+        fixed_value: the constant, for a constant critic; such a critic makes no calls.
+
+    >>> Critic.constant(0.5).version
+    'constant-0.5'
+    """
+
+    def __init__(
+        self,
+        predict: PredictFn | None,
+        *,
+        version: str,
+        value_range: tuple[float, float] = (0.0, 1.0),
+        renderer: str = "token_chunk/1",
+        batch: int = 64,
+        fixed_value: float | None = None,
+    ) -> None:
+        low, high = value_range
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ConfigError(f"critic {version}: value_range {value_range} is empty")
+        if batch < 1:
+            raise ConfigError(f"critic {version}: batch must be >= 1, got {batch}")
+        self.version = version
+        self.value_range = value_range
+        self.renderer = renderer
+        self.fixed_value = fixed_value
+        self._coalesced = Coalescer(predict, most=batch) if predict is not None else None
+
+    @classmethod
+    def constant(cls, value: float, *, value_range: tuple[float, float] = (0.0, 1.0)) -> Critic:
+        """The same value everywhere; where a run starts.
+
+        Raises:
+            ConfigError: the value lies outside the range.
+        """
+        if not (math.isfinite(value) and value_range[0] <= value <= value_range[1]):
+            raise ConfigError(f"constant critic: {value} lies outside {value_range}")
+        version = f"constant-{value:g}"
+        return cls(None, version=version, value_range=value_range, fixed_value=float(value))
+
+    @classmethod
+    def function(
+        cls,
+        predict: PredictFn,
+        *,
+        version: str,
+        value_range: tuple[float, float] = (0.0, 1.0),
+        renderer: str = "token_chunk/1",
+        batch: int = 64,
+    ) -> Critic:
+        """Values from your own async function over a batch of contexts."""
+        return cls(
+            predict, version=version, value_range=value_range, renderer=renderer, batch=batch
+        )
+
+    @classmethod
+    def local(cls, model: Predictor, *, batch: int = 64) -> Critic:
+        """Values from an in-process value model (needs the ``local`` extra)."""
+
+        async def predict(contexts: Sequence[CriticContext]) -> Sequence[float]:
+            return await anyio.to_thread.run_sync(model.predict, contexts)
+
+        return cls(predict, version=model.version, renderer=model.renderer, batch=batch)
+
+    async def score(self, contexts: Sequence[CriticContext]) -> list[float]:
+        """One value per context.
+
+        Raises:
+            CriticError: the prediction failed, or a value is missing, not finite or outside
+                `value_range`; the message names critic and position.
+        """
+        if self.fixed_value is not None:
+            return [self.fixed_value] * len(contexts)
+        if self._coalesced is None:
+            raise CriticError(f"critic {self.version} has nothing to predict with")
+        for context in contexts:
+            if context.renderer != self.renderer:
+                raise CriticError(
+                    f"critic {self.version} reads {self.renderer!r}, got {context.renderer!r}"
+                )
+        try:
+            values = await self._coalesced(contexts)
+        except CriticError:
+            raise
+        except Exception as error:
+            raise CriticError(f"critic {self.version}: prediction failed: {error!r}") from error
+        return [self._checked(value, position) for position, value in enumerate(values)]
+
+    def _checked(self, value: Any, position: int) -> float:
+        low, high = self.value_range
+        try:
+            number = float(value)
+        except (TypeError, ValueError) as error:
+            raise CriticError(
+                f"critic {self.version}: prediction {position} is {value!r}, not a number"
+            ) from error
+        if not math.isfinite(number) or not low <= number <= high:
+            raise CriticError(
+                f"critic {self.version}: prediction {position} is {number}, outside "
+                f"[{low:g}, {high:g}]; fix the critic or declare its value_range"
+            )
+        return number

@@ -1,0 +1,48 @@
+"""A checkpoint as its critic sees it; one function for scoring and for training.
+
+The rendered context is stored with each critic record, so a trainer never renders
+again. It holds what the agent knows and what it may still spend; never the label,
+the grade or the future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from focus.checkpoint import Checkpoint
+from focus.errors import ConfigError
+from focus.policies.base import Policy
+from focus.records.records import CriticContext
+
+__all__ = ("RENDERERS", "render_context")
+
+
+def _token_chunk(policy: Policy, checkpoint: Checkpoint) -> CriticContext:
+    ids = checkpoint.context.ids()
+    return CriticContext(
+        renderer="token_chunk/1",
+        text=policy.decode(ids, keep_special=True),
+        ids=ids,
+        tokenizer_hash=policy.tokenizer_hash,
+        remaining_tokens=checkpoint.allowance.tokens,
+        remaining_turns=checkpoint.allowance.turns,
+    )
+
+
+RENDERERS: dict[str, Callable[[Policy, Checkpoint], CriticContext]] = {
+    "token_chunk/1": _token_chunk,
+}
+"""Known renderers by name and version; a changed rendering gets a new version."""
+
+
+def render_context(renderer: str, policy: Policy, checkpoint: Checkpoint) -> CriticContext:
+    """Render `checkpoint` with the renderer that a critic names.
+
+    Raises:
+        ConfigError: no renderer of that name and version.
+    """
+    function = RENDERERS.get(renderer)
+    if function is None:
+        known = ", ".join(sorted(RENDERERS))
+        raise ConfigError(f"unknown critic renderer {renderer!r}; known: {known}")
+    return function(policy, checkpoint)

@@ -1,0 +1,132 @@
+"""Permits that bound how many network calls run at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from focus.errors import ConfigError, LifecycleError
+
+__all__ = ("AdmissionPool", "PoolStatistics")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatistics:
+    """A pool at one moment: permits in use, their highest number so far, callers waiting."""
+
+    capacity: int
+    in_use: int
+    peak: int
+    waiting: int
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[None]
+    granted: bool = field(default=False)
+
+
+class AdmissionPool:
+    """At most `capacity` permits at once, first come first served.
+
+    May be built before any event loop exists and shared by collectors on several loops
+    and threads of one process. A permit is held for one call only and never while another
+    is awaited, so capacity 1 cannot deadlock.
+    """
+
+    def __init__(self, capacity: int = 64) -> None:
+        if capacity < 1:
+            raise ConfigError(f"capacity must be >= 1, got {capacity}")
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._in_use = 0
+        self._peak = 0
+        self._waiters: deque[_Waiter] = deque()
+        self._closed = False
+
+    @property
+    def statistics(self) -> PoolStatistics:
+        with self._lock:
+            return PoolStatistics(self._capacity, self._in_use, self._peak, len(self._waiters))
+
+    @asynccontextmanager
+    async def permit(self) -> AsyncIterator[None]:
+        """Hold one permit inside the block.
+
+        Raises:
+            LifecycleError: the pool is closed.
+        """
+        await self._acquire()
+        try:
+            yield
+        finally:
+            self._release()
+
+    def close(self) -> None:
+        """Refuse new callers and fail those that wait; permits in use finish normally."""
+        with self._lock:
+            self._closed = True
+            waiters, self._waiters = self._waiters, deque()
+        for waiter in waiters:
+            _wake(waiter, LifecycleError("the admission pool was closed"))
+
+    async def _acquire(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise LifecycleError("the admission pool is closed")
+            if self._in_use < self._capacity and not self._waiters:
+                self._take()
+                return
+            loop = asyncio.get_running_loop()
+            waiter = _Waiter(loop, loop.create_future())
+            self._waiters.append(waiter)
+        try:
+            await waiter.future
+        except asyncio.CancelledError:
+            self._withdraw(waiter)
+            raise
+
+    def _take(self) -> None:
+        self._in_use += 1
+        self._peak = max(self._peak, self._in_use)
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        with self._lock:
+            if not waiter.granted:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                return
+        self._release()
+
+    def _release(self) -> None:
+        with self._lock:
+            self._in_use -= 1
+            while self._waiters:
+                waiter = self._waiters.popleft()
+                waiter.granted = True
+                if _wake(waiter):
+                    self._take()
+                    return
+
+
+def _wake(waiter: _Waiter, error: Exception | None = None) -> bool:
+    """Resolve a waiter on its own loop; False when that loop is gone."""
+
+    def resolve() -> None:
+        if waiter.future.done():
+            return
+        if error is None:
+            waiter.future.set_result(None)
+        else:
+            waiter.future.set_exception(error)
+
+    try:
+        waiter.loop.call_soon_threadsafe(resolve)
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""One agent's way to its policy: permit, deadline, retries by kind of fault, reply checks."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+
+import anyio
+
+from focus.errors import (
+    Aborted,
+    ConfigError,
+    CorruptReply,
+    RequestError,
+    TransientError,
+)
+from focus.execution.checks import check_generation
+from focus.execution.services import ExecutionServices
+from focus.policies.base import Policy, RequestTag
+from focus.policies.faults import classify_exception
+from focus.sampling import Sampling
+from focus.tokens import Generation, TokenIds
+
+__all__ = ("Execution", "Reply", "RequestCounts", "RetryPolicy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """How often and how patiently a request is repeated.
+
+    Attributes:
+        attempts: tries for transient faults and aborts, ≥ 1.
+        corrupt_attempts: tries when replies break their contract, ≥ 1.
+        base_s: first pause; doubles each time, plus up to the same again of jitter.
+        most_s: longest pause.
+    """
+
+    attempts: int = 5
+    corrupt_attempts: int = 2
+    base_s: float = 0.25
+    most_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.corrupt_attempts < 1:
+            raise ConfigError("a request needs at least one attempt")
+        if self.base_s < 0 or self.most_s < 0:
+            raise ConfigError("pauses must be >= 0 seconds")
+
+    def allows(self, error: RequestError, tries: int) -> bool:
+        """Whether to send again after `tries` tries, the last of which ended in `error`."""
+        if isinstance(error, TransientError | Aborted):
+            return tries < self.attempts
+        return isinstance(error, CorruptReply) and tries < self.corrupt_attempts
+
+    def pause_s(self, error: RequestError, tries: int, *, name: str) -> float:
+        """Seconds to wait; the server's own wish is a lower bound."""
+        backoff = min(self.most_s, self.base_s * 2.0 ** (tries - 1))
+        jitter = random.Random(f"{name}/{tries}").random() * backoff
+        wish = error.retry_after_s or 0.0 if isinstance(error, TransientError) else 0.0
+        return max(wish, backoff + jitter)
+
+
+@dataclass(slots=True)
+class RequestCounts:
+    """Books of the requests of one collection.
+
+    Attributes:
+        sent: tries sent; = accepted + failed + cancelled once nothing is in flight.
+        discarded_tokens: ids of replies that arrived and were refused.
+        prompt_tokens: ids submitted as prefixes of replies that arrived.
+        cached_tokens: how many of them the server had cached; None once a reply did not tell.
+    """
+
+    sent: int = 0
+    accepted: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    discarded_tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int | None = 0
+
+    def count_prompt(self, prompt: int, cached: int | None) -> None:
+        """Add one reply's prompt to the books."""
+        self.prompt_tokens += prompt
+        known = self.cached_tokens is not None and cached is not None
+        self.cached_tokens = (self.cached_tokens or 0) + (cached or 0) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An accepted generation and the tries it took."""
+
+    generation: Generation
+    tries: int
+
+
+@dataclass(kw_only=True)
+class Execution:
+    """How an agent's requests are carried out.
+
+    Attributes:
+        services: shared permits. None: it makes its own on first use, and the collector
+            that owns this agent closes them (`own=True`).
+        deadline_s: most seconds for one try, waiting for a permit not included.
+        retry: how failures are repeated.
+    """
+
+    services: ExecutionServices | None = None
+    deadline_s: float = 600.0
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+    def __post_init__(self) -> None:
+        if not self.deadline_s > 0:
+            raise ConfigError(f"deadline_s must be > 0, got {self.deadline_s}")
+        self.owns_services = self.services is None
+        self._made: ExecutionServices | None = None
+
+    @property
+    def shared(self) -> ExecutionServices:
+        """The services in use."""
+        if self.services is not None:
+            return self.services
+        if self._made is None:
+            self._made = ExecutionServices()
+        return self._made
+
+    async def aclose(self) -> None:
+        """Close the services it made itself; passed-in ones are borrowed."""
+        if self._made is not None:
+            made, self._made = self._made, None
+            await made.aclose()
+
+    async def generate(
+        self,
+        policy: Policy,
+        prefix: TokenIds,
+        sampling: Sampling,
+        *,
+        name: str,
+        tree: str,
+        version: str,
+        counts: RequestCounts,
+    ) -> Reply:
+        """One valid reply for the request `name`, or the typed error of its last try.
+
+        The name is fixed before the first try; a try adds its own number. A try past its
+        deadline is cancelled, so one request never yields two replies.
+        """
+        started, tries = time.monotonic(), 0
+        while True:
+            tries += 1
+            tag = RequestTag(request=f"{name}/{tries}", tree=tree)
+            try:
+                generation = await self._try(policy, prefix, sampling, tag, version, counts)
+                return Reply(generation, tries)
+            except Exception as error:
+                fault = classify_exception(error).located(
+                    request=tag.request,
+                    attempts=tries,
+                    elapsed_s=round(time.monotonic() - started, 3),
+                )
+                if not self.retry.allows(fault, tries):
+                    if fault is error:
+                        raise
+                    raise fault from error
+                pause_s = self.retry.pause_s(fault, tries, name=name)
+            await anyio.sleep(pause_s)
+
+    async def _try(
+        self,
+        policy: Policy,
+        prefix: TokenIds,
+        sampling: Sampling,
+        tag: RequestTag,
+        version: str,
+        counts: RequestCounts,
+    ) -> Generation:
+        async with self.shared.pool.permit():
+            counts.sent += 1
+            try:
+                with anyio.fail_after(self.deadline_s):
+                    generation = await policy.generate(prefix, sampling, tag=tag)
+            except anyio.get_cancelled_exc_class():
+                counts.cancelled += 1
+                raise
+            except Exception as error:
+                counts.failed += 1
+                if type(error) is TimeoutError:
+                    raise TransientError(f"no reply within {self.deadline_s:g} s") from error
+                raise
+        counts.count_prompt(len(prefix), generation.cached_tokens)
+        try:
+            check_generation(generation, sampling, version=version, vocab_size=policy.vocab_size)
+        except RequestError:
+            counts.failed += 1
+            counts.discarded_tokens += len(generation.ids)
+            raise
+        counts.accepted += 1
+        return generation
