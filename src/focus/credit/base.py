@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from focus.errors import CreditError
-from focus.tree import NodeId, Tree
+from focus.errors import ConfigError, CreditError
+from focus.tree import Node, NodeId, Returns, Tree
 
-__all__ = ("Credit", "Estimator", "Target", "prior_value")
+__all__ = (
+    "Credit",
+    "Estimator",
+    "Target",
+    "Trajectory",
+    "check_prior_strength",
+    "edge_return",
+    "is_trained",
+    "prior_value",
+    "prior_values",
+    "returns_for",
+    "target_returns",
+    "trajectories",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,19 @@ class Credit:
                     raise CreditError(f"{self.estimator}: node {node}: {name} is {number}")
 
 
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One finished root-to-leaf path that shares no edge with another.
+
+    Attributes:
+        nodes: heads of its edges, in order.
+        total: return from the root.
+    """
+
+    nodes: tuple[NodeId, ...]
+    total: float
+
+
 @runtime_checkable
 class Estimator(Protocol):
     """Turns a settled tree into credit; pure, never changes the tree.
@@ -66,13 +92,51 @@ class Estimator(Protocol):
     @property
     def prior_strength(self) -> float | None: ...
 
-    def estimate(self, tree: Tree[Any]) -> Credit:
-        """Credit for every trainable edge.
+    def estimate(self, tree: Tree[Any], *, allow_partial: bool = False) -> Credit:
+        """Credit for every edge that has a sampled token and a value at both ends.
+
+        Args:
+            tree: a settled tree; it is read only.
+            allow_partial: leave out edges at a checkpoint whose prediction failed,
+                instead of refusing the tree. They get no weight and do not count as
+                a branch of their parent; an estimator without critic has none.
 
         Raises:
             CreditError: the tree breaks an assumption of this estimator.
         """
         ...
+
+
+def check_prior_strength(strength: float | None) -> None:
+    """Refuse a κ that is not a positive number; None stands for the tree's own.
+
+    Raises:
+        ConfigError: κ is not finite or not > 0.
+    """
+    if strength is not None and not (math.isfinite(strength) and strength > 0):
+        raise ConfigError(f"prior_strength must be > 0, got {strength}")
+
+
+def returns_for(tree: Tree[Any], prior_strength: float | None) -> Returns:
+    """γ, β and κ of the tree, κ replaced by the estimator's own where it names one."""
+    returns = tree.header.returns
+    return returns if prior_strength is None else replace(returns, prior_strength=prior_strength)
+
+
+def target_returns(tree: Tree[Any], returns: Returns) -> Returns:
+    """What critic targets are made of: `returns`, without shaping where its critic has no room.
+
+    A critic whose range lies inside [0, 1] predicts an outcome; step rewards would push
+    its targets out of range, so they count in advantages only (β = 0 here).
+    """
+    low, high = tree.header.critic_range
+    is_shaped = any(node.incoming.step_reward for node in tree.edges())
+    return replace(returns, step_weight=0.0) if is_shaped and 0 <= low < high <= 1 else returns
+
+
+def is_trained(node: Node[Any]) -> bool:
+    """Whether the incoming edge holds a token that the policy sampled."""
+    return node.edge is not None and node.edge.sampled_tokens > 0
 
 
 def prior_value(tree: Tree[Any], node_id: NodeId, *, estimator: str) -> float:
@@ -84,3 +148,64 @@ def prior_value(tree: Tree[Any], node_id: NodeId, *, estimator: str) -> float:
             "the prediction failed when the tree was collected"
         )
     return value
+
+
+def prior_values(tree: Tree[Any], *, estimator: str, allow_partial: bool) -> dict[NodeId, float]:
+    """V by live checkpoint, in id order; with `allow_partial`, of those that have one.
+
+    Raises:
+        CreditError: a value is not finite, or is missing without `allow_partial`.
+    """
+    return {
+        node.id: prior_value(tree, node.id, estimator=estimator)
+        for node in tree
+        if not node.is_terminal and not (allow_partial and node.value is None)
+    }
+
+
+def edge_return(node: Node[Any], successor: float, returns: Returns, *, estimator: str) -> float:
+    """c(e) = r(e) + γ^d(e) · successor for the incoming edge of `node`.
+
+    Raises:
+        CreditError: it is not finite.
+    """
+    value = returns.backed_up(node.incoming, successor)
+    if not math.isfinite(value):
+        raise CreditError(f"{estimator}: node {node.id}: the return over its edge is {value}")
+    return value
+
+
+def trajectories(tree: Tree[Any], *, estimator: str) -> list[Trajectory]:
+    """The finished rollouts of a tree whose only fork is the root, in attach order.
+
+    Unfinished ones are left out: they have no return.
+
+    Raises:
+        CreditError: another node than the root has several children.
+    """
+    for node in tree.edges():
+        if len(tree.children(node.id)) > 1:
+            raise CreditError(
+                f"{estimator}: node {node.id} has {len(tree.children(node.id))} children; "
+                "only independent rollouts from the root can be compared"
+            )
+    paths = (_path_below(tree, first) for first in tree.children(tree.root.id))
+    return [
+        Trajectory(tuple(path), _total(tree, path, estimator=estimator))
+        for path in paths
+        if tree[path[-1]].is_terminal
+    ]
+
+
+def _path_below(tree: Tree[Any], first: NodeId) -> list[NodeId]:
+    path = [first]
+    while children := tree.children(path[-1]):
+        path.append(children[0])
+    return path
+
+
+def _total(tree: Tree[Any], path: list[NodeId], *, estimator: str) -> float:
+    total = 0.0
+    for node_id in reversed(path):
+        total = edge_return(tree[node_id], total, tree.header.returns, estimator=estimator)
+    return total

@@ -62,9 +62,12 @@ class Evidence:
         self._stats: dict[NodeId, Stats] = {}
 
     @classmethod
-    def of(cls, tree: Tree[Any]) -> Evidence:
-        """Rebuild from a settled tree; equals what its search saw at the end."""
-        evidence = cls(tree.header.returns)
+    def of(cls, tree: Tree[Any], returns: Returns | None = None) -> Evidence:
+        """Rebuild from a settled tree; equals what its search saw at the end.
+
+        `returns` replaces the tree's own, for evidence of the same rollouts under others.
+        """
+        evidence = cls(tree.header.returns if returns is None else returns)
         chains: dict[int, list[NodeId]] = {}
         for node in tree.edges():
             chains.setdefault(node.incoming.provenance.expansion, []).append(node.id)
