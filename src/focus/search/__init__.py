@@ -1,0 +1,50 @@
+"""Search over one tree: phases, budgets, gates, allocators and a scheduler without I/O."""
+
+from focus.search.allocators import (
+    INELIGIBLE,
+    Allocator,
+    BestFirst,
+    BetaBernoulli,
+    Calibration,
+    Fifo,
+    Gaussian,
+    Posterior,
+    RootOnly,
+    Session,
+    TokenEntropy,
+    ValueRefinement,
+    View,
+)
+from focus.search.budget import Budget, PhaseEnd, PhaseReport
+from focus.search.gates import Concurrency, Gate, Width
+from focus.search.scheduler import Done, Launch, Scheduler, Wait
+from focus.search.search import Edges, Phase, Search
+
+__all__ = (
+    "INELIGIBLE",
+    "Allocator",
+    "BestFirst",
+    "BetaBernoulli",
+    "Budget",
+    "Calibration",
+    "Concurrency",
+    "Done",
+    "Edges",
+    "Fifo",
+    "Gate",
+    "Gaussian",
+    "Launch",
+    "Phase",
+    "PhaseEnd",
+    "PhaseReport",
+    "Posterior",
+    "RootOnly",
+    "Scheduler",
+    "Search",
+    "Session",
+    "TokenEntropy",
+    "ValueRefinement",
+    "View",
+    "Wait",
+    "Width",
+)

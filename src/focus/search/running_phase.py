@@ -1,0 +1,100 @@
+"""One phase while it buys: its ranking, its gate and its books."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from focus.search.allocators.base import Session, View
+from focus.search.budget import PhaseEnd, PhaseLedger, PhaseReport, Reservation
+from focus.search.costs import Costs, Rooms
+from focus.search.frontier import Choice, Frontier
+from focus.search.search import Phase
+from focus.tree import NodeId
+
+__all__ = ("RunningPhase",)
+
+
+class RunningPhase:
+    """Decides purchases of one phase; knows nothing of the order in which they settle."""
+
+    def __init__(
+        self,
+        phase: Phase,
+        session: Session,
+        *,
+        view: View,
+        rooms: Rooms,
+        costs: Costs,
+        started_s: float,
+    ) -> None:
+        self.phase = phase
+        self.extent = None if phase.extent is None else phase.extent.limit
+        self._session = session
+        self._view = view
+        self._rooms = rooms
+        self._costs = costs
+        self._ledger = PhaseLedger(phase.budget, costs, extent=self.extent, started_s=started_s)
+        self._frontier = Frontier(session, is_open=self._is_open, band_of=self._band_of)
+        self._frontier.refresh(node.id for node in view.tree)
+
+    @property
+    def free_tokens(self) -> int | None:
+        return self._ledger.free_tokens
+
+    def choose(self, *, elapsed_s: float) -> Choice | None:
+        """The best checkpoint that the gate, the score and the budget admit now."""
+        if self._ledger.stopped(elapsed_s=elapsed_s):
+            return None
+        return self._frontier.best(affords=self._ledger.affords)
+
+    def reserve(self, node_id: NodeId) -> Reservation:
+        """Charge a purchase of `node_id`, which the view already counts as pending."""
+        reservation = self._ledger.reserve(self._band_of(node_id), room=self._rooms[node_id])
+        self._frontier.refresh([node_id])
+        return reservation
+
+    def settle(
+        self,
+        node_id: NodeId,
+        chain: Sequence[NodeId],
+        reservation: Reservation,
+        *,
+        tokens: int,
+        turns: int,
+        failed: bool,
+        cut: bool,
+    ) -> None:
+        """Close a purchase that the view no longer counts as pending."""
+        self._ledger.settle(
+            reservation, tokens=tokens, turns=turns, nodes=len(chain), failed=failed, cut=cut
+        )
+        self._learn_cost(node_id, chain)
+        also_changed = self._session.settled(node_id, chain)
+        self._frontier.refresh([*chain, *also_changed, node_id])
+
+    def report(self, index: int, *, elapsed_s: float) -> PhaseReport:
+        """The closed books; call it once nothing is in flight."""
+        end = self._ledger.stopped(elapsed_s=elapsed_s)
+        if end is None:
+            end = PhaseEnd.TOKENS if len(self._frontier) else PhaseEnd.EXHAUSTED
+        return self._ledger.report(index, end)
+
+    def _learn_cost(self, node_id: NodeId, chain: Sequence[NodeId]) -> None:
+        if not chain:
+            return
+        tree = self._view.tree
+        self._costs.learn(
+            [self._rooms[start] for start in (node_id, *chain[:-1])],
+            [tree[head].incoming.sampled_tokens for head in chain],
+            extent=self.extent,
+            reached_end=tree[chain[-1]].is_terminal,
+        )
+
+    def _is_open(self, node_id: NodeId) -> bool:
+        return self._rooms.is_forkable(node_id) and self.phase.gate.admits(
+            children=len(self._view.tree.children(node_id)),
+            pending=self._view.pending_at(node_id),
+        )
+
+    def _band_of(self, node_id: NodeId) -> int:
+        return self._costs.band(self._rooms[node_id])

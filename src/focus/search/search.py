@@ -1,0 +1,166 @@
+"""What to buy, in which order and for how much: the configuration of one tree's search."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Literal
+
+from focus.errors import ConfigError
+from focus.sampling import Sampling
+from focus.search.allocators.base import Allocator
+from focus.search.allocators.entropy import TokenEntropy
+from focus.search.allocators.refinement import ValueRefinement
+from focus.search.allocators.root_only import RootOnly
+from focus.search.budget import Budget
+from focus.search.gates import Concurrency, Gate
+
+__all__ = ("Edges", "Phase", "Search")
+
+EXPLORE = TokenEntropy(window=8)
+REFINE = ValueRefinement()
+
+_FREE_TO_CHANGE = frozenset({"max_tokens", "stop", "seed"})
+
+
+@dataclass(frozen=True)
+class Edges:
+    """An expansion buys at most `limit` edges; its tip stays unfinished and forkable."""
+
+    limit: int
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ConfigError(f"an expansion needs at least one edge, got Edges({self.limit})")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One allocator with one budget; phases run in order over one tree and one evidence.
+
+    Attributes:
+        allocator: ranks the checkpoints.
+        tokens, attempts, turns, nodes, wall_s, cap: see `Budget`.
+        gate: how often one checkpoint may be bought.
+        extent: edges per expansion; None runs to the end of the episode.
+        sampling: override of max_tokens, stop or seed. The law (temperature, top_p,
+            top_k) is the tree's: what a trainer must match is one law per tree.
+        budget: the caps, as one value; derived.
+
+    Raises:
+        ConfigError: the budget buys nothing, or the override changes the sampling law.
+    """
+
+    allocator: Allocator
+    _: KW_ONLY
+    tokens: int | None = None
+    attempts: int | None = None
+    turns: int | None = None
+    nodes: int | None = None
+    wall_s: float | None = None
+    gate: Gate = field(default_factory=lambda: Concurrency(4))
+    extent: Edges | None = None
+    cap: Literal["mean", "hard"] = "mean"
+    sampling: Sampling | None = None
+    budget: Budget = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.allocator, Allocator):
+            raise ConfigError(f"allocator: {self.allocator!r} is not an Allocator")
+        if not isinstance(self.gate, Gate):
+            raise ConfigError(f"gate: {self.gate!r} is not a Gate such as Concurrency(4)")
+        if self.sampling is not None:
+            _check_override(self.sampling)
+        object.__setattr__(
+            self,
+            "budget",
+            Budget(
+                tokens=self.tokens,
+                attempts=self.attempts,
+                turns=self.turns,
+                nodes=self.nodes,
+                wall_s=self.wall_s,
+                cap=self.cap,
+            ),
+        )
+
+
+def _check_override(sampling: Sampling) -> None:
+    changed = {
+        field.name
+        for field in dataclasses.fields(sampling)
+        if getattr(sampling, field.name) is not None
+    }
+    if refused := sorted(changed - _FREE_TO_CHANGE):
+        raise ConfigError(
+            f"a phase may override {', '.join(sorted(_FREE_TO_CHANGE))} only, not "
+            f"{', '.join(refused)}: a tree has one sampling law"
+        )
+
+
+@dataclass(frozen=True)
+class Search:
+    """Ordered phases and the number of expansions in flight.
+
+    `concurrency` is part of the algorithm, not a speed setting: launch k is decided on
+    exactly the results of launches 0…k−concurrency, whatever finishes first.
+
+    Raises:
+        ConfigError: there is no phase, or `concurrency` < 1.
+
+    >>> search = Search.two_phase(tokens=16_384)
+    >>> [(type(phase.allocator).__name__, phase.tokens) for phase in search.phases]
+    [('TokenEntropy', 8192), ('ValueRefinement', 8192)]
+    """
+
+    phases: Sequence[Phase]
+    _: KW_ONLY
+    concurrency: int = 4
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "phases", tuple(self.phases))
+        if not self.phases:
+            raise ConfigError("a search needs at least one phase")
+        if self.concurrency < 1:
+            raise ConfigError(f"concurrency must be >= 1, got {self.concurrency}")
+
+    @property
+    def tokens(self) -> int:
+        """Token budget of all phases together; phases without one add nothing."""
+        return sum(phase.tokens or 0 for phase in self.phases)
+
+    @classmethod
+    def two_phase(
+        cls,
+        *,
+        tokens: int,
+        concurrency: int = 4,
+        explore: Allocator = EXPLORE,
+        refine: Allocator = REFINE,
+        cap: Literal["mean", "hard"] = "mean",
+    ) -> Search:
+        """Half of `tokens` to branch where the policy was unsure, half to refine values.
+
+        The first phase plants one finished rollout on every checkpoint it passes: with
+        κ = 1 an unmeasured checkpoint is worth nothing to `ValueRefinement`, so the
+        second phase would have nothing to rank without it.
+        """
+        gate = Concurrency(concurrency)
+        return cls(
+            (
+                Phase(explore, tokens=tokens // 2, gate=gate, cap=cap),
+                Phase(refine, tokens=tokens - tokens // 2, gate=gate, cap=cap),
+            ),
+            concurrency=concurrency,
+        )
+
+    @classmethod
+    def flat(cls, rollouts: int, *, concurrency: int = 4) -> Search:
+        """`rollouts` independent rollouts from the root: the group of GRPO and RLOO.
+
+        >>> Search.flat(8).phases[0].attempts
+        8
+        """
+        gate = Concurrency(concurrency)
+        return cls((Phase(RootOnly(), attempts=rollouts, gate=gate),), concurrency=concurrency)

@@ -1,0 +1,201 @@
+"""A tiny world without clocks: fake expansions that finish in any order."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from focus.problem import Problem
+from focus.search import Done, Launch, Scheduler, Search, Wait
+from focus.tokens import Span
+from focus.tree import Edge, NodeId, Provenance, Returns, Tree, TreeHeader
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Everything that decides what an expansion brings; no order, no time.
+
+    A node's payload is the number of tokens it may still sample, or None.
+    """
+
+    seed: int = 0
+    allowance: int | None = 64
+    segment: int = 8
+    stop: float = 0.3
+    fail: float = 0.0
+    waste: float = 0.0
+    no_value: float = 0.0
+
+    def result(self, launch: Launch, room: int | None) -> Result:
+        rng = random.Random(f"{self.seed}/{launch.expansion}/{launch.node}")
+        result = Result(room=room, quota=launch.quota)
+        while not (result.is_terminal or result.failed or result.cut):
+            self._one_edge(rng, result)
+            result.cut = not (result.is_terminal or result.failed) and (
+                result.quota == 0 or len(result.edges) == launch.extent
+            )
+        return result
+
+    def _one_edge(self, rng: random.Random, result: Result) -> None:
+        if rng.random() < self.waste:
+            result.spend(rng.randint(1, self.segment))
+        if result.quota == 0:
+            return
+        if rng.random() < self.fail:
+            result.failed = True
+            return
+        most = min(n for n in (self.segment, result.room, result.quota) if n is not None)
+        stops = rng.random() < self.stop
+        count = rng.randint(1, most) if stops else most
+        result.edges.append(tuple(-3 * rng.random() for _ in range(count)))
+        result.values.append(None if rng.random() < self.no_value else rng.random())
+        result.spend(count)
+        result.room = None if result.room is None else result.room - count
+        result.is_terminal = stops or result.room == 0
+        result.outcome = float(rng.random() < 0.5)
+
+
+@dataclass
+class Result:
+    """What one expansion brought, and what it may still use."""
+
+    room: int | None
+    quota: int | None
+    edges: list[tuple[float, ...]] = field(default_factory=list)
+    values: list[float | None] = field(default_factory=list)
+    tokens: int = 0
+    outcome: float = 0.0
+    is_terminal: bool = False
+    failed: bool = False
+    cut: bool = False
+
+    def spend(self, count: int) -> None:
+        """Sample `count` tokens, or what the quota leaves of them."""
+        if self.quota is not None:
+            count = min(count, self.quota)
+            self.quota -= count
+        self.tokens += count
+
+
+@dataclass
+class Run:
+    """A search played to its end."""
+
+    scheduler: Scheduler
+    tree: Tree[int | None]
+    launches: list[Launch] = field(default_factory=list)
+    results: dict[int, Result] = field(default_factory=dict)
+    settled_before: list[int] = field(default_factory=list)
+
+    def tokens(self, phase: int) -> int:
+        """Tokens that a phase really sampled."""
+        return sum(
+            self.results[launch.expansion].tokens
+            for launch in self.launches
+            if launch.phase == phase
+        )
+
+
+Watcher = Callable[[Tree[int | None], Counter[NodeId], Launch], None]
+
+
+class Play:
+    """Plays a search in a world, finishing expansions in an order of its own."""
+
+    def __init__(
+        self,
+        search: Search,
+        world: World,
+        *,
+        order: int = 0,
+        root_value: float | None = 0.5,
+        returns: Returns | None = None,
+        watch: Watcher | None = None,
+    ) -> None:
+        header = TreeHeader(
+            problem=Problem(id=1, prompt="2+2?"), prompt_ids=(1,), returns=returns or Returns()
+        )
+        self._world = world
+        self._order = random.Random(order)
+        self._watch = watch
+        self._pending: Counter[NodeId] = Counter()
+        tree: Tree[int | None] = Tree(header, world.allowance, value=root_value)
+        scheduler = Scheduler(search, tree, remaining_tokens=lambda node: tree[node].payload)
+        self.run = Run(scheduler, tree)
+
+    def to_the_end(self) -> Run:
+        running: list[int] = []
+        while not isinstance(step := self.run.scheduler.next(), Done):
+            if isinstance(step, Launch):
+                self._launch(step)
+                running.append(step.expansion)
+            else:
+                self._finish_until(step, running)
+                self._settle(step.expansion)
+        assert not running
+        return self.run
+
+    def _finish_until(self, wait: Wait, running: list[int]) -> None:
+        while wait.expansion in running:
+            running.remove(self._order.choice(running))
+
+    def _launch(self, launch: Launch) -> None:
+        run = self.run
+        if self._watch is not None:
+            self._watch(run.tree, self._pending, launch)
+        run.settled_before.append(len(run.launches) - run.scheduler.in_flight + 1)
+        run.launches.append(launch)
+        self._pending[launch.node] += 1
+        run.results[launch.expansion] = self._world.result(launch, run.tree[launch.node].payload)
+
+    def _settle(self, expansion: int) -> None:
+        launch, result = self.run.launches[expansion], self.run.results[expansion]
+        self._pending[launch.node] -= 1
+        chain = self._attach(launch, result)
+        self.run.scheduler.settle(
+            expansion,
+            chain=chain,
+            tokens=result.tokens,
+            failed=result.failed,
+            cut=result.cut,
+        )
+
+    def _attach(self, launch: Launch, result: Result) -> list[NodeId]:
+        tree, parent, chain = self.run.tree, launch.node, []
+        for index, log_probs in enumerate(result.edges):
+            is_last = index == len(result.edges) - 1
+            ends = is_last and result.is_terminal
+            edge = Edge(
+                spans=(Span(tuple(range(len(log_probs))), log_probs),),
+                provenance=Provenance(expansion=launch.expansion, index=index, phase=launch.phase),
+                reward=result.outcome if ends else 0.0,
+            )
+            room = tree[parent].payload
+            parent = tree.attach(
+                parent,
+                edge,
+                None if room is None else room - len(log_probs),
+                value=None if ends else result.values[index],
+                is_terminal=ends,
+            )
+            chain.append(parent)
+        return chain
+
+
+@pytest.fixture(scope="session")
+def world() -> type[World]:
+    return World
+
+
+@pytest.fixture(scope="session")
+def play() -> Callable[..., Run]:
+    """``play(search, world, ...) -> Run``."""
+
+    def play(search: Search, world: World, **settings: object) -> Run:
+        return Play(search, world, **settings).to_the_end()  # type: ignore[arg-type]
+
+    return play
