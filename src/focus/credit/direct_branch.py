@@ -161,8 +161,8 @@ class DirectBranchTd:
     def _baselines(self, prior: float, sample: Sequence[float], strength: float) -> list[float]:
         count = len(sample)
         if self.baseline == "earlier":
-            sums = accumulate((own - prior for own in sample[:-1]), initial=0.0)
-            return [prior + total / (strength + index) for index, total in enumerate(sums)]
+            before = list(accumulate((own - prior for own in sample), initial=0.0))[:count]
+            return [prior + total / (strength + index) for index, total in enumerate(before)]
         if self.leave_one_out:
             total = math.fsum(own - prior for own in sample)
             return [prior + (total - (own - prior)) / (strength + count - 1) for own in sample]
