@@ -1,0 +1,142 @@
+"""FOCUS: rollout trees, step-wise critics and exact-token credit for RL on LLM agents.
+
+Names load on first use, so importing the package costs next to nothing.
+
+>>> import focus
+>>> focus.Problem(id=1, prompt="2+2?").messages[0].role
+'user'
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from focus.agent import Agent, Env, SegmentAction, Segments, StepResult
+    from focus.checkpoint import Allowance, Checkpoint
+    from focus.collect import Collection, Collector, Evaluation, Ledger
+    from focus.credit import Credit, DirectBranchTd, Grpo, RefinedTd, Rloo
+    from focus.critic import Critic
+    from focus.errors import FocusError
+    from focus.execution import AdmissionPool, Execution, ExecutionServices, RetryPolicy
+    from focus.policies.base import Policy
+    from focus.policies.transformers import TransformersPolicy
+    from focus.problem import Message, Problem
+    from focus.records import ActorRecord, CriticRecord, load_tree, save_tree
+    from focus.sampling import Sampling
+    from focus.search import (
+        BestFirst,
+        BetaBernoulli,
+        Concurrency,
+        Edges,
+        Fifo,
+        Gaussian,
+        Phase,
+        Search,
+        TokenEntropy,
+        ValueRefinement,
+        Width,
+    )
+    from focus.tokens import FinishReason, Generation
+    from focus.tree import Edge, Evidence, Identity, Node, Returns, Tree
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "focus.agent": ("Agent", "Env", "SegmentAction", "Segments", "StepResult"),
+    "focus.checkpoint": ("Allowance", "Checkpoint"),
+    "focus.collect": ("Collection", "Collector", "Evaluation", "Ledger"),
+    "focus.credit": ("Credit", "DirectBranchTd", "Grpo", "RefinedTd", "Rloo"),
+    "focus.critic": ("Critic",),
+    "focus.errors": ("FocusError",),
+    "focus.execution": ("AdmissionPool", "Execution", "ExecutionServices", "RetryPolicy"),
+    "focus.policies.base": ("Policy",),
+    "focus.policies.transformers": ("TransformersPolicy",),
+    "focus.problem": ("Message", "Problem"),
+    "focus.records": ("ActorRecord", "CriticRecord", "load_tree", "save_tree"),
+    "focus.sampling": ("Sampling",),
+    "focus.search": (
+        "BestFirst",
+        "BetaBernoulli",
+        "Concurrency",
+        "Edges",
+        "Fifo",
+        "Gaussian",
+        "Phase",
+        "Search",
+        "TokenEntropy",
+        "ValueRefinement",
+        "Width",
+    ),
+    "focus.tokens": ("FinishReason", "Generation"),
+    "focus.tree": ("Edge", "Evidence", "Identity", "Node", "Returns", "Tree"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = (
+    "ActorRecord",
+    "AdmissionPool",
+    "Agent",
+    "Allowance",
+    "BestFirst",
+    "BetaBernoulli",
+    "Checkpoint",
+    "Collection",
+    "Collector",
+    "Concurrency",
+    "Credit",
+    "Critic",
+    "CriticRecord",
+    "DirectBranchTd",
+    "Edge",
+    "Edges",
+    "Env",
+    "Evaluation",
+    "Evidence",
+    "Execution",
+    "ExecutionServices",
+    "Fifo",
+    "FinishReason",
+    "FocusError",
+    "Gaussian",
+    "Generation",
+    "Grpo",
+    "Identity",
+    "Ledger",
+    "Message",
+    "Node",
+    "Phase",
+    "Policy",
+    "Problem",
+    "RefinedTd",
+    "RetryPolicy",
+    "Returns",
+    "Rloo",
+    "Sampling",
+    "Search",
+    "SegmentAction",
+    "Segments",
+    "StepResult",
+    "TokenEntropy",
+    "TransformersPolicy",
+    "Tree",
+    "ValueRefinement",
+    "Width",
+    "__version__",
+    "load_tree",
+    "save_tree",
+)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'focus' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -180,12 +180,8 @@ class Agent:
         truncated = not result.done and self.room(after) == 0
         if truncated:
             reward = await self._finish(env, after, place)
-        elif _is_stuck(generation, result):
-            raise EnvError(
-                f"{place.name}: the policy ended its reply and the environment neither "
-                "ended the episode nor answered"
-            )
         else:
+            _check_result(generation, result, place)
             reward = result.reward
         return Step(
             edge=self._edge(reply, place, reward=reward, step_reward=result.step_reward),
@@ -259,8 +255,20 @@ class Agent:
             raise EnvError(f"{place.name}: env.finish raised {error!r}") from error
 
 
-def _is_stuck(generation: Generation, result: StepResult) -> bool:
-    return generation.finish is FinishReason.STOP and not result.done and not result.messages
+def _check_result(generation: Generation, result: StepResult, place: RequestPlace) -> None:
+    """Refuse a step that leaves the episode in no defined state."""
+    if result.done:
+        return
+    if result.reward:
+        raise EnvError(
+            f"{place.name}: outcome reward {result.reward!r} on a step that does not end the "
+            "episode; use step_reward for shaping"
+        )
+    if generation.finish is FinishReason.STOP and not result.messages:
+        raise EnvError(
+            f"{place.name}: the policy ended its reply and the environment neither ended the "
+            "episode nor answered"
+        )
 
 
 def _number(value: Any, name: str, place: RequestPlace) -> float:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from focus.agent import Agent, Env, RequestPlace
+from focus.agent import Agent, Env
 from focus.agent.env import release_state
 from focus.checkpoint import Checkpoint
 from focus.collect.collection import Collection, Evaluation
 from focus.collect.driver import Driver
 from focus.collect.ledger import Ledger
+from focus.collect.rollout import release_steps, rollout
 from focus.credit import DirectBranchTd
 from focus.credit.base import Estimator
 from focus.critic import Critic
 from focus.errors import CollectionFailed, ConfigError, LifecycleError
-from focus.execution import RequestCounts
 from focus.problem import Problem
-from focus.records import actor_records, critic_records
+from focus.records import Packing, actor_records, critic_records
 from focus.search import Search
 from focus.tree import Identity, Returns, Tree, TreeHeader
 
@@ -53,7 +53,7 @@ class Collector:
         critic: Critic | None = None,
         credit: Estimator | None = None,
         returns: Returns | None = None,
-        packing: str = "segment",
+        packing: Packing = "segment",
         own: bool = True,
     ) -> None:
         self._agent = agent
@@ -125,38 +125,23 @@ class Collector:
             RequestError, EnvError, ProblemError: it could not be finished.
         """
         self._begin("evaluate")
-        checkpoint = await self._agent.start(problem, self._env)
-        name = f"{_name(identity or Identity(), problem)}/eval"
-        states = [checkpoint.state]
-        index = tokens = 0
+        root = await self._agent.start(problem, self._env)
         try:
-            while True:
-                place = RequestPlace(
-                    tree=name,
-                    version=self._agent.policy.version,
-                    expansion=0,
-                    index=index,
-                    phase=0,
-                    counts=RequestCounts(),
-                )
-                step = await self._agent.advance(checkpoint, self._env, place=place)
-                states.append(step.checkpoint.state)
-                tokens += step.edge.sampled_tokens
-                if step.is_terminal:
-                    break
-                checkpoint, index = step.checkpoint, index + 1
+            name = f"{_name(identity or Identity(), problem)}/eval"
+            steps = await rollout(self._agent, self._env, root, name=name)
+            await release_steps(self._env, steps)
         finally:
-            for state in states:
-                await release_state(self._env, state)
-        full = step.checkpoint
+            await release_state(self._env, root.state)
+        last = steps[-1]
+        full = last.checkpoint.context.ids()
         return Evaluation(
-            outcome=step.edge.reward,
-            truncated=step.is_truncated,
-            tokens=tokens,
-            prefix=checkpoint.context.ids(),
-            ids=step.edge.ids,
-            log_probs=step.edge.log_probs,
-            text=self._agent.policy.decode(full.context.ids()[full.prompt_length :]),
+            outcome=last.edge.reward,
+            truncated=last.is_truncated,
+            tokens=sum(step.edge.sampled_tokens for step in steps),
+            prefix=full[: len(full) - len(last.edge.ids)],
+            ids=last.edge.ids,
+            log_probs=last.edge.log_probs,
+            text=self._agent.policy.decode(full[root.prompt_length :]),
         )
 
     def _begin(self, what: str) -> None:

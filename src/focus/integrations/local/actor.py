@@ -1,0 +1,189 @@
+"""Train the policy in this process, with torch.
+
+Objective (docs/concepts/exact-tokens.md): the loss of a batch is
+
+    (1 / prompts) · Σ over trained tokens of −min(ρ·A, clip(ρ, 1−ε, 1+ε')·A),
+
+ρ = exp(log π_now − log π_behaviour) with logits divided by the temperature the ids were
+sampled at, A the edge's fixed advantage. How tokens are spread over records and
+micro-batches does not change its gradient.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from focus._extras import require
+from focus.integrations.local.optimizer import clip_and_step, load_optimizer, save_optimizer
+from focus.records.records import ActorRecord
+from focus.training.settings import ActorSettings
+
+__all__ = ("ActorTrainer", "surrogate_loss", "token_tensors")
+
+
+def surrogate_loss(
+    log_probs: Any, behaviour: Any, weights: Any, *, clip_low: float, clip_high: float
+) -> Any:
+    """Sum over tokens of the clipped surrogate, negated (PPO's objective per token).
+
+    Args:
+        log_probs, behaviour, weights: 1-d tensors over trained tokens.
+    """
+    torch = require("torch", extra="local")
+    ratio = torch.exp(log_probs - behaviour)
+    clipped = torch.clamp(ratio, 1.0 - clip_low, 1.0 + clip_high)
+    return -torch.minimum(ratio * weights, clipped * weights).sum()
+
+
+class ActorTrainer:
+    """Owns the trained copy of the policy and its optimizer.
+
+    Args:
+        model: a Hugging Face causal language model in float32 or float64.
+        settings: how it is updated.
+    """
+
+    def __init__(self, model: Any, settings: ActorSettings) -> None:
+        torch = require("torch", extra="local")
+        self.model = model.eval()
+        self.settings = settings
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+        )
+        self.steps = 0
+
+    def update(self, records: Sequence[ActorRecord], *, seed: int) -> dict[str, float]:
+        """Train on one round's records; returns mean loss, gradient norm, clip share, KL."""
+        prompts = _by_prompt(records)
+        rng = random.Random(seed)
+        losses, norms, tallies = [], [], []
+        for _ in range(self.settings.epochs):
+            rng.shuffle(prompts)
+            for part in _parts(prompts, self.settings.minibatches):
+                self.optimizer.zero_grad(set_to_none=True)
+                loss, tally = self.accumulate([r for group in part for r in group], len(part))
+                norms.append(clip_and_step(self.model, self.optimizer, self.settings.grad_norm))
+                self.steps += 1
+                losses.append(loss)
+                tallies.append(tally)
+        tokens = sum(t.tokens for t in tallies) or 1
+        return {
+            "actor_loss": sum(losses) / max(1, len(losses)),
+            "actor_grad_norm": sum(norms) / max(1, len(norms)),
+            "actor_clip_share": sum(t.clipped for t in tallies) / tokens,
+            "actor_behaviour_kl": sum(t.kl for t in tallies) / tokens,
+        }
+
+    def accumulate(self, records: Sequence[ActorRecord], prompts: int) -> tuple[float, _Tally]:
+        """Add the gradient of the loss of `records` as one batch of `prompts` prompts.
+
+        Returns:
+            The loss, and counts over its trained tokens.
+        """
+        total, tally = 0.0, _Tally()
+        for batch in _record_batches(records, self.settings.batch_tokens):
+            log_probs, behaviour, weights = token_tensors(self.model, batch)
+            if log_probs.numel() == 0:
+                continue
+            loss = surrogate_loss(
+                log_probs,
+                behaviour,
+                weights,
+                clip_low=self.settings.clip_low,
+                clip_high=self.settings.clip_high,
+            )
+            (loss / prompts).backward()
+            total += float(loss.detach()) / prompts
+            tally.add(log_probs.detach(), behaviour, self.settings)
+        return total, tally
+
+    def save(self, folder: Path) -> None:
+        """Weights, optimizer state and step count; no pickle."""
+        self.model.save_pretrained(folder)
+        save_optimizer(self.optimizer, folder, steps=self.steps)
+
+    def load(self, folder: Path) -> None:
+        """Restore what `save` wrote into this trainer."""
+        transformers = require("transformers", extra="local")
+        stored = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=self.model.dtype)
+        self.model.load_state_dict(stored.state_dict())
+        self.steps = load_optimizer(self.optimizer, folder)
+
+
+@dataclass(slots=True)
+class _Tally:
+    tokens: int = 0
+    clipped: int = 0
+    kl: float = 0.0
+
+    def add(self, log_probs: Any, behaviour: Any, settings: ActorSettings) -> None:
+        ratio = (log_probs - behaviour).exp()
+        outside = (ratio < 1 - settings.clip_low) | (ratio > 1 + settings.clip_high)
+        self.tokens += log_probs.numel()
+        self.clipped += int(outside.sum())
+        self.kl += float((ratio - 1 - (log_probs - behaviour)).sum())
+
+
+def token_tensors(model: Any, records: Sequence[ActorRecord]) -> tuple[Any, Any, Any]:
+    """Log-probs now, behaviour log-probs and weights of the trained tokens of `records`.
+
+    Log-probs are log softmax(logits / temperature) of each record's own temperature.
+    """
+    torch = require("torch", extra="local")
+    longest = max(len(record.tokens) for record in records)
+    ids = torch.zeros((len(records), longest), dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    rows, columns, behaviour, weights, heat = [], [], [], [], []
+    for row, record in enumerate(records):
+        tokens = record.tokens
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        mask[row, : len(tokens)] = 1
+        start = len(record.prefix)
+        for offset, trained in enumerate(record.loss_mask):
+            if trained:
+                rows.append(row)
+                columns.append(start + offset)
+                behaviour.append(record.log_probs[offset])
+                weights.append(record.weights[offset])
+                heat.append(record.temperature)
+    device, dtype = model.device, model.dtype
+    logits = model(input_ids=ids.to(device), attention_mask=mask.to(device)).logits
+    before = [column - 1 for column in columns]
+    scaled = logits[rows, before] / torch.tensor(heat, dtype=dtype, device=device)[:, None]
+    log_probs = torch.log_softmax(scaled, dim=-1)
+    chosen = log_probs[torch.arange(len(rows), device=device), ids[rows, columns].to(device)]
+    as_tensor = {"dtype": dtype, "device": device}
+    return chosen, torch.tensor(behaviour, **as_tensor), torch.tensor(weights, **as_tensor)
+
+
+def _by_prompt(records: Iterable[ActorRecord]) -> list[list[ActorRecord]]:
+    groups: dict[tuple[object, ...], list[ActorRecord]] = {}
+    for record in records:
+        source = record.source
+        groups.setdefault((source.identity, source.problem, source.key), []).append(record)
+    return list(groups.values())
+
+
+def _parts(items: Sequence[Any], count: int) -> list[Sequence[Any]]:
+    """`items` in `count` nearly equal runs, empty ones left out."""
+    edges = [round(i * len(items) / count) for i in range(count + 1)]
+    runs = [items[a:b] for a, b in itertools.pairwise(edges)]
+    return [run for run in runs if run]
+
+
+def _record_batches(records: Sequence[ActorRecord], most: int) -> list[list[ActorRecord]]:
+    result: list[list[ActorRecord]] = []
+    for record in sorted(records, key=lambda r: len(r.tokens)):
+        if result and (len(result[-1]) + 1) * len(record.tokens) <= most:
+            result[-1].append(record)
+        else:
+            result.append([record])
+    return result

@@ -1,0 +1,336 @@
+"""The training loop: collect → credit → update actor and critic → judge → publish."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import json
+import platform
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from focus.collect import Collection
+from focus.collect.texts import edge_texts
+from focus.errors import ConfigError
+from focus.execution import AdmissionPool, ExecutionServices
+from focus.problem import Problem
+from focus.records import JsonlDirectory, read_critic_records, save_tree
+from focus.records.records import CriticRecord
+from focus.sampling import derive_seed
+from focus.search import Search
+from focus.tasks.registry import Task
+from focus.training.gate import GateSample, judge
+from focus.training.learner import Learner
+from focus.training.ledger import AppliedRound, RunLedger
+from focus.training.making import make_collector
+from focus.training.metrics import MetricsLog, round_metrics
+from focus.training.rundir import RunDirectory
+from focus.training.settings import TrainSettings
+from focus.training.solving import Accuracy, evaluate, gate_samples
+from focus.training.steering import OutcomeWindow, Steering
+from focus.tree import Identity
+
+__all__ = ("Reporter", "TrainingRun", "versions")
+
+T = TypeVar("T")
+
+
+class Reporter(Protocol):
+    """Hears what a run does; the command line draws it."""
+
+    def stage(self, name: str, done: int, total: int, note: str = "") -> None:
+        """Progress of the current piece of work."""
+        ...
+
+    def round(self, metrics: Mapping[str, Any]) -> None:
+        """A round has been applied."""
+        ...
+
+
+def versions() -> dict[str, str]:
+    """Versions that a result depends on."""
+    found = {"python": platform.python_version()}
+    for name in ("focus-rl", "torch", "transformers", "numpy", "math-verify"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+@dataclass(kw_only=True)
+class TrainingRun:
+    """One run in one directory, from its first round or from where it stopped.
+
+    Attributes:
+        settings: all of them.
+        task, learner: borrowed; the caller closes the learner.
+        directory: made by RunDirectory.create or reopen.
+        report: hears of progress.
+    """
+
+    settings: TrainSettings
+    task: Task
+    learner: Learner
+    directory: RunDirectory
+    report: Reporter
+
+    async def run(self) -> dict[str, Any]:
+        """Train all rounds that are not applied yet; returns the summary.
+
+        Raises:
+            StoreError: the directory is in use or cannot be written.
+            ConfigError: it was started with other settings.
+            CollectionFailed and others: the round is not applied; resume repeats it.
+        """
+        with self.directory.locked():
+            self._ledger = RunLedger(self.directory.ledger)
+            try:
+                self._begin()
+                async with ExecutionServices(AdmissionPool(self.settings.capacity)) as services:
+                    self._services = services
+                    return await self._train()
+            finally:
+                self._ledger.close()
+
+    def _begin(self) -> None:
+        """Set up or restore everything that the next round depends on."""
+        wanted = self.settings.to_dict()
+        known = self._ledger.fact("settings")
+        if known is None:
+            self.directory.write_json(self.directory.root / "config.json", wanted)
+            self.directory.write_json(
+                self.directory.root / "run.json", {"versions": versions(), "task": self.task.name}
+            )
+            self._ledger.note("settings", wanted)
+        elif {**known, "rounds": 0} != {**json.loads(json.dumps(wanted)), "rounds": 0}:
+            raise ConfigError(
+                f"{self.directory.root} was started with other settings than these; only "
+                "'rounds' may change on resume (its config.json shows them)"
+            )
+        self._name = self.directory.root.name
+        self._sink = JsonlDirectory(self.directory.critic)
+        self._steering = Steering(OutcomeWindow(self.settings.replay_rounds))
+        self._replay: deque[list[CriticRecord]] = deque(maxlen=self.settings.replay_rounds)
+        done = self._ledger.applied()
+        self._metrics = MetricsLog(self.directory, [entry.metrics for entry in done])
+        if done:
+            self._restore(done[-1])
+
+    def _restore(self, last: AppliedRound) -> None:
+        folder = self.directory.checkpoints / last.checkpoint
+        self.learner.load(folder)
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        self._steering.restore(state["steering"])
+        for round_index in range(last.round + 1 - self.settings.replay_rounds, last.round + 1):
+            if round_index >= 0:
+                self._replay.append(self._sink_records(round_index))
+
+    def _sink_records(self, round_index: int) -> list[CriticRecord]:
+        return list(read_critic_records(self.directory.critic, rounds={round_index}))
+
+    async def _train(self) -> dict[str, Any]:
+        before = await self._accuracy("accuracy_before", "initial", "evaluate initial")
+        first = len(self._ledger.applied())
+        for round_index in range(first, self.settings.rounds):
+            await self._round(round_index)
+        after = await self._accuracy("accuracy_after", "final", "evaluate final")
+        summary = self._summary(before, after)
+        self.directory.write_json(self.directory.summary, summary)
+        return summary
+
+    async def _accuracy(self, fact: str, model: str, stage: str) -> Accuracy:
+        """Held-out accuracy of the weights now published; measured once per run and fact."""
+        rounds = len(self._ledger.applied())
+        known = self._ledger.fact(fact)
+        if known is not None and (fact == "accuracy_before" or known["rounds"] == rounds):
+            return Accuracy(**{**known["accuracy"], "ci95": tuple(known["accuracy"]["ci95"])})
+        self.directory.write_folder(self.directory.models / model, self.learner.export)
+        problems = self.task.problems(
+            "heldout", self.settings.eval_problems, seed=self.settings.seed
+        )
+        accuracy = await evaluate(
+            self.learner.policy,
+            self.task,
+            problems,
+            seed=derive_seed(self.settings.seed, fact),
+            services=self._services,
+            temperature=self.settings.temperature,
+            progress=lambda done, of, mean: self.report.stage(
+                stage, done, of, f"accuracy {mean:.3f}"
+            ),
+        )
+        self._ledger.note(fact, {"rounds": rounds, "accuracy": accuracy.to_dict()})
+        return accuracy
+
+    async def _round(self, round_index: int) -> None:
+        started = time.monotonic()
+        problems = self.task.problems(
+            "train",
+            self.settings.prompts,
+            seed=derive_seed(self.settings.seed, "train", round_index),
+        )
+        attempt = self._ledger.issue(round_index, [problem.key for problem in problems])
+        identity = Identity(run=self._name, round=round_index, attempt=attempt)
+        collected_at = time.monotonic()
+        collections = await self._collect(problems, identity)
+        self._ledger.collected(round_index, attempt)
+        collect_s = time.monotonic() - collected_at
+        trained = await self._update(round_index, collections)
+        metrics = {
+            **round_metrics(round_index, collections),
+            **trained,
+            **await self._judge(round_index),
+            "attempt": attempt,
+            "collect_s": round(collect_s, 3),
+            "wall_s": round(time.monotonic() - started, 3),
+        }
+        self._accept(round_index, attempt, metrics)
+
+    async def _collect(self, problems: Sequence[Problem], identity: Identity) -> list[Collection]:
+        """All trees of a round, concurrently; each one's critic records reach the disk."""
+        critic = self._steering.critic(self.learner.critic())
+        credit = self._steering.credit()
+        search = Search.two_phase(
+            tokens=self.settings.tokens_per_prompt, concurrency=self.settings.concurrency
+        )
+        seed = derive_seed(self.settings.seed, "collect", identity.round, identity.attempt)
+        found: dict[int, Collection] = {}
+
+        async def one(index: int, problem: Problem) -> None:
+            collector = make_collector(
+                self.learner.policy,
+                self.task,
+                problem,
+                search=search,
+                critic=critic,
+                credit=credit,
+                packing=self.settings.packing,
+                seed=seed,
+                services=self._services,
+            )
+            async with collector:
+                collection = await collector.collect(problem, identity=identity)
+            await anyio.to_thread.run_sync(self._store, index, collection)
+            found[index] = collection
+            note = f"{sum(c.ledger.tokens_generated for c in found.values())} tokens"
+            self.report.stage(f"round {identity.round} collect", len(found), len(problems), note)
+
+        async with anyio.create_task_group() as group:
+            for index, problem in enumerate(problems):
+                group.start_soon(one, index, problem)
+        return [found[index] for index in range(len(problems))]
+
+    def _store(self, index: int, collection: Collection) -> None:
+        self._sink.write(collection.critic)
+        if index < self.settings.keep_trees:
+            identity = collection.tree.header.identity
+            folder = self.directory.trees / f"round-{identity.round:04d}"
+            folder.mkdir(exist_ok=True)
+            save_tree(
+                collection.tree,
+                folder / f"tree-{index:03d}.json",
+                texts=edge_texts(collection.tree, self.learner.policy),
+                credit=collection.credit,
+                failures=collection.failures,
+            )
+
+    async def _update(
+        self, round_index: int, collections: Sequence[Collection]
+    ) -> dict[str, float]:
+        actor = [record for collection in collections for record in collection.actor]
+        self._replay.append([r for collection in collections for r in collection.critic])
+        critic = [record for records in self._replay for record in records]
+        seed = derive_seed(self.settings.seed, "update", round_index)
+        self._steering.window.add(collections)
+        self.report.stage(f"round {round_index} train", 0, 2, "critic")
+        critic_metrics = await _blocking(self.learner.update_critic, critic, seed=seed)
+        self.report.stage(f"round {round_index} train", 1, 2, "actor")
+        actor_metrics = await _blocking(self.learner.update_actor, actor, seed=seed)
+        await _blocking(self.learner.publish, round_index)
+        return {**critic_metrics, **actor_metrics}
+
+    async def _judge(self, round_index: int) -> dict[str, Any]:
+        """The critic just published, on problems that nobody trained on."""
+        last = round_index == self.settings.rounds - 1
+        if (round_index + 1) % self.settings.gate.every and not last:
+            return {}
+        samples: list[GateSample] = []
+        wave = 0
+        while len(samples) < self.settings.gate.checkpoints:
+            missing = self.settings.gate.checkpoints - len(samples)
+            seed = derive_seed(self.settings.seed, "gate", round_index, wave)
+            problems = self.task.problems("gate", max(8, missing // 4), seed=seed)
+            self.report.stage(f"round {round_index} judge critic", len(samples), missing)
+            samples += await gate_samples(
+                self.learner.policy,
+                self.learner.critic(),
+                self.task,
+                problems,
+                seed=seed,
+                services=self._services,
+            )
+            wave += 1
+        report = judge(samples, self._steering.window.rates(), z=self.settings.gate.confidence_z)
+        self._steering.judged(report, round_index=round_index)
+        roots = [sample.prediction for sample in samples if sample.depth == 0]
+        return {
+            "critic_brier": report.critic_brier,
+            "constant_brier": report.constant_brier,
+            "depth_brier": report.depth_brier,
+            "critic_gain_lower": report.gain_lower,
+            "critic_gate": report.passed,
+            "critic_root_value": sum(roots) / len(roots),
+            "gate_tokens_outcome": report.mean_outcome,
+        }
+
+    def _accept(self, round_index: int, attempt: int, metrics: Mapping[str, Any]) -> None:
+        """Checkpoint first, then one transaction that makes the round count."""
+        name = f"round-{round_index:04d}-{attempt}"
+        self.directory.write_folder(self.directory.checkpoints / name, self._save)
+        self._sink.accept(round=round_index, attempt=attempt)
+        self._ledger.apply(
+            AppliedRound(round_index, attempt, name, self.learner.optimizer_steps, metrics)
+        )
+        self._metrics.append(metrics)
+        self.report.round(metrics)
+        self.directory.keep_checkpoints({entry.checkpoint for entry in self._ledger.applied()[-2:]})
+
+    def _save(self, folder: Path) -> None:
+        self.learner.save(folder)
+        state = {"steering": self._steering.to_dict()}
+        (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+
+    def _summary(self, before: Accuracy, after: Accuracy) -> dict[str, Any]:
+        rounds = [entry.metrics for entry in self._ledger.applied()]
+        report = self._steering.report
+        return {
+            "accuracy_before": before.accuracy,
+            "accuracy_after": after.accuracy,
+            "accuracy_ci95": {"before": list(before.ci95), "after": list(after.ci95)},
+            "eval_problems": after.n,
+            "tokens_generated": sum(metrics["tokens_generated"] for metrics in rounds),
+            "critic_brier": None if report is None else report.critic_brier,
+            "constant_brier": None if report is None else report.constant_brier,
+            "critic_gate": self._steering.opened_round is not None,
+            "critic_gate_round": self._steering.opened_round,
+            "critic_gate_last": None if report is None else report.to_dict(),
+            "root_values": [metrics["root_value"] for metrics in rounds],
+            "rounds": len(rounds),
+            "optimizer_steps": self.learner.optimizer_steps,
+            "train_wall_s": round(sum(metrics["wall_s"] for metrics in rounds), 3),
+            "seed": self.settings.seed,
+            "versions": versions(),
+        }
+
+
+async def _blocking(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Run torch work off the event loop; it is not abandoned half-way."""
+    return await anyio.to_thread.run_sync(functools.partial(function, *args, **kwargs))

@@ -1,0 +1,140 @@
+"""The run directory: where things lie, and safe ways to write them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from focus.errors import StoreError
+from focus.records.files import write_whole
+
+__all__ = ("RunDirectory",)
+
+_README = """\
+A FOCUS training run.
+
+config.json     every setting, as resolved
+run.json        who wrote this run, and with which versions
+summary.json    the result, once the run is complete
+metrics.jsonl   one line per applied round
+ledger.sqlite   rounds issued, collected and applied; `focus train --resume` reads it
+trees/          rollout trees; look at one with `focus show FILE`
+critic/         critic targets, one JSONL file per prompt
+checkpoints/    state after the last rounds: weights, optimizers, critic
+models/         initial and final policy, as Hugging Face model folders
+tensorboard/    the same metrics for TensorBoard
+"""
+
+
+class RunDirectory:
+    """Paths and atomic writes of one run.
+
+    Raises:
+        StoreError: see `create` and `reopen`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.ledger = root / "ledger.sqlite"
+        self.metrics = root / "metrics.jsonl"
+        self.trees = root / "trees"
+        self.critic = root / "critic"
+        self.checkpoints = root / "checkpoints"
+        self.models = root / "models"
+        self.tensorboard = root / "tensorboard"
+        self.summary = root / "summary.json"
+
+    @classmethod
+    def create(cls, root: Path) -> RunDirectory:
+        """A new run in a folder that does not exist yet or is empty.
+
+        Raises:
+            StoreError: it holds another run or other files, is a file, or is not writable.
+        """
+        if root.is_file():
+            raise StoreError(f"{root} is a file; choose a folder for the run")
+        if root.is_dir() and any(root.iterdir()):
+            if (root / "ledger.sqlite").exists():
+                raise StoreError(
+                    f"{root} holds a run already; continue it with --resume, or choose "
+                    "another --out"
+                )
+            raise StoreError(f"{root} is not empty and no run of FOCUS; choose another --out")
+        run = cls(root)
+        try:
+            for folder in (run.trees, run.checkpoints, run.models):
+                folder.mkdir(parents=True, exist_ok=True)
+            (root / "README.txt").write_text(_README)
+        except OSError as error:
+            raise StoreError(f"{root} cannot be written: {error}") from error
+        return run
+
+    @classmethod
+    def reopen(cls, root: Path) -> RunDirectory:
+        """An existing run.
+
+        Raises:
+            StoreError: there is none.
+        """
+        run = cls(root)
+        if not run.ledger.exists():
+            raise StoreError(f"{root} holds no run to resume (no ledger.sqlite)")
+        return run
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training in this folder.
+
+        Raises:
+            StoreError: another process does.
+        """
+        with open(self.root / ".lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StoreError(f"{self.root}: another process is training this run") from error
+            yield
+
+    def write_json(self, path: Path, value: Any) -> None:
+        """Replace a JSON file whole."""
+        text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False)
+        write_whole(path, f"{text}\n".encode(), overwrite=True, fsync=True)
+
+    def write_folder(self, path: Path, fill: Callable[[Path], None]) -> None:
+        """Fill a folder beside `path`, then put it in place whole.
+
+        Raises:
+            StoreError: the disk refused; nothing half-written stays.
+        """
+        temporary = path.with_name(f".{path.name}.tmp")
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True)
+            fill(temporary)
+            _sync(temporary)
+            if path.exists():
+                shutil.rmtree(path)
+            os.replace(temporary, path)
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise StoreError(f"{path}: {error}") from error
+
+    def keep_checkpoints(self, names: set[str]) -> None:
+        """Remove checkpoints that no restart would read."""
+        for folder in self.checkpoints.iterdir():
+            if folder.name not in names:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    """Ask the disk to hold every file of `folder` before it is named."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with open(path, "rb") as stream:
+                os.fsync(stream.fileno())

@@ -1,0 +1,223 @@
+"""Every setting of a training run, and the presets."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from focus.errors import ConfigError
+
+__all__ = (
+    "PRESETS",
+    "ActorSettings",
+    "CriticSettings",
+    "GateSettings",
+    "TrainSettings",
+    "load_settings",
+    "settings_from",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorSettings:
+    """How the policy is updated once per round.
+
+    Attributes:
+        learning_rate, weight_decay, betas: AdamW.
+        clip_low, clip_high: ε and ε' of the clipped surrogate.
+        minibatches: optimizer steps per epoch; prompts are split among them.
+        epochs: passes over the round's records.
+        grad_norm: gradient norm is clipped to this.
+        batch_tokens: padded tokens per forward pass; changes memory, not the gradient.
+    """
+
+    learning_rate: float = 3e-4
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.95)
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    minibatches: int = 4
+    epochs: int = 1
+    grad_norm: float = 1.0
+    batch_tokens: int = 4096
+
+    def __post_init__(self) -> None:
+        _positive(self, "learning_rate", "minibatches", "epochs", "grad_norm", "batch_tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticSettings:
+    """How the value model is regressed on its targets once per round.
+
+    Attributes:
+        learning_rate, weight_decay: AdamW.
+        steps: optimizer steps per round.
+        batch_contexts: contexts per step, at least; whole prefix groups are taken.
+        grad_norm: gradient norm is clipped to this.
+        count_weight: weight a target by n/(n + count_weight) of its n branches or
+            samples; 0 weighs all alike.
+        batch_tokens: padded tokens per forward pass.
+    """
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    steps: int = 16
+    batch_contexts: int = 256
+    grad_norm: float = 1.0
+    count_weight: float = 1.0
+    batch_tokens: int = 8192
+
+    def __post_init__(self) -> None:
+        _positive(self, "learning_rate", "steps", "batch_contexts", "grad_norm", "batch_tokens")
+        if self.count_weight < 0:
+            raise ConfigError(f"count_weight must be >= 0, got {self.count_weight}")
+
+
+def _positive(settings: Any, *names: str) -> None:
+    for name in names:
+        if not getattr(settings, name) > 0:
+            raise ConfigError(f"{name} must be > 0, got {getattr(settings, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateSettings:
+    """When a critic may steer search and credit (docs/concepts/critic.md).
+
+    Attributes:
+        checkpoints: fresh checkpoints to judge on, ≥ 500 for a judgement that counts.
+        every: rounds between judgements.
+        confidence_z: normal quantile of the one-sided lower bound.
+    """
+
+    checkpoints: int = 500
+    every: int = 1
+    confidence_z: float = 1.645
+
+    def __post_init__(self) -> None:
+        _positive(self, "checkpoints", "every", "confidence_z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """One training run, start to end.
+
+    Attributes:
+        task: ``demo``, ``gym:NAME`` or ``file:PATH``.
+        model: ``builtin``, ``smollm2`` or a model folder.
+        seed: of everything that is drawn.
+        rounds: actor updates; each collects, credits, trains and publishes.
+        prompts: problems per round.
+        tokens_per_prompt: generation budget of one tree.
+        concurrency: expansions in flight per tree.
+        capacity: requests in flight over all trees.
+        temperature: of collection; the actor is trained at the same one.
+        packing: ``path`` or ``segment``.
+        replay_rounds: rounds of critic targets that one critic update reads.
+        eval_problems: held-out problems before and after; each solved once, unbranched.
+        keep_trees: trees stored per round.
+        actor, critic, gate: settings of the parts.
+    """
+
+    task: str = "demo"
+    model: str = "builtin"
+    seed: int = 0
+    rounds: int = 16
+    prompts: int = 24
+    tokens_per_prompt: int = 640
+    concurrency: int = 4
+    capacity: int = 64
+    temperature: float = 1.0
+    packing: str = "path"
+    replay_rounds: int = 2
+    eval_problems: int = 400
+    keep_trees: int = 4
+    actor: ActorSettings = field(default_factory=ActorSettings)
+    critic: CriticSettings = field(default_factory=CriticSettings)
+    gate: GateSettings = field(default_factory=GateSettings)
+
+    def __post_init__(self) -> None:
+        _positive(
+            self,
+            "rounds",
+            "prompts",
+            "tokens_per_prompt",
+            "concurrency",
+            "capacity",
+            "temperature",
+            "replay_rounds",
+            "eval_problems",
+        )
+        if self.keep_trees < 0:
+            raise ConfigError(f"keep_trees must be >= 0, got {self.keep_trees}")
+        if self.packing not in ("path", "segment"):
+            raise ConfigError(f"packing must be 'path' or 'segment', got {self.packing!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain values; `settings_from` reads them back."""
+        return dataclasses.asdict(self)
+
+
+def settings_from(values: Mapping[str, Any], *, base: TrainSettings | None = None) -> TrainSettings:
+    """`base` with the given values, nested tables included.
+
+    Raises:
+        ConfigError: an unknown name, or a value of another type.
+    """
+    settings: TrainSettings = _updated(base or TrainSettings(), values, path="")
+    return settings
+
+
+def _updated(base: Any, values: Mapping[str, Any], *, path: str) -> Any:
+    known = {f.name: getattr(base, f.name) for f in dataclasses.fields(base)}
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        where = f"{path}{name}"
+        if name not in known:
+            raise ConfigError(f"unknown setting {where!r}; known: {', '.join(sorted(known))}")
+        changes[name] = _converted(known[name], value, where)
+    return dataclasses.replace(base, **changes)
+
+
+def _converted(current: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(current):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"setting {where!r} is a table, got {value!r}")
+        return _updated(current, value, path=f"{where}.")
+    if isinstance(current, tuple) and isinstance(value, list | tuple):
+        return tuple(float(item) for item in value)
+    if isinstance(current, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not type(current):
+        raise ConfigError(f"setting {where!r} wants {type(current).__name__}, got {value!r}")
+    return value
+
+
+def load_settings(path: str | Path, *, base: TrainSettings | None = None) -> TrainSettings:
+    """Settings from a TOML file over `base`.
+
+    Raises:
+        ConfigError: the file is missing, not TOML, or names an unknown setting.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"config {path}: {error}") from error
+    return settings_from(values, base=base)
+
+
+PRESETS: dict[str, TrainSettings] = {
+    "demo": TrainSettings(),
+    "smoke": TrainSettings(
+        rounds=2,
+        prompts=4,
+        tokens_per_prompt=320,
+        eval_problems=32,
+        gate=GateSettings(checkpoints=64),
+        critic=CriticSettings(steps=4),
+    ),
+}
+"""Named starting points: ``demo`` trains the shipped model in minutes, ``smoke`` in seconds."""

@@ -1,0 +1,160 @@
+"""Unbranched solutions of many problems: accuracy, and fresh outcomes for the critic's gate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from focus.agent import Agent
+from focus.agent.env import release_state
+from focus.collect import Collector, release_steps, rollout
+from focus.critic import Critic, render_context
+from focus.execution import ExecutionServices
+from focus.policies.base import Policy
+from focus.problem import Problem
+from focus.search import Search
+from focus.tasks.registry import Task
+from focus.training.gate import GateSample
+from focus.training.making import make_agent
+from focus.tree import Identity
+
+__all__ = ("Accuracy", "evaluate", "gate_samples")
+
+Progress = Callable[[int, int, float], None]
+"""Called with (done, total, mean outcome so far)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """Mean outcome of unbranched solutions.
+
+    Attributes:
+        accuracy: mean outcome over all n, truncated ones included.
+        ci95: low and high end of its 95 % interval (normal, from the sample variance).
+        n: problems solved, once each.
+        tokens: ids sampled.
+        truncated: solutions that ran out of allowance or context.
+    """
+
+    accuracy: float
+    ci95: tuple[float, float]
+    n: int
+    tokens: int
+    truncated: int
+
+    @classmethod
+    def of(cls, outcomes: Sequence[float], *, tokens: int, truncated: int) -> Accuracy:
+        """From one outcome per problem.
+
+        >>> [round(end, 3) for end in Accuracy.of([1.0, 0.0] * 200, tokens=0, truncated=0).ci95]
+        [0.451, 0.549]
+        """
+        n = len(outcomes)
+        mean = sum(outcomes) / n
+        variance = sum((y - mean) ** 2 for y in outcomes) / max(1, n - 1)
+        half = 1.96 * math.sqrt(variance / n)
+        ends = (max(0.0, mean - half), min(1.0, mean + half))
+        return cls(accuracy=mean, ci95=ends, n=n, tokens=tokens, truncated=truncated)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "accuracy": self.accuracy,
+            "ci95": list(self.ci95),
+            "n": self.n,
+            "tokens": self.tokens,
+            "truncated": self.truncated,
+        }
+
+
+async def evaluate(
+    policy: Policy,
+    task: Task,
+    problems: Sequence[Problem],
+    *,
+    seed: int,
+    services: ExecutionServices,
+    temperature: float | None = None,
+    progress: Progress | None = None,
+) -> Accuracy:
+    """Solve each problem once, unbranched, through the same agent as training.
+
+    Raises:
+        RequestError, EnvError, GraderError: one solution could not be finished; it is not
+            counted as wrong.
+    """
+    outcomes: dict[int, float] = {}
+    tokens = truncated = 0
+    identity = Identity(run=f"eval-{seed}")
+
+    async def solve(index: int, problem: Problem) -> None:
+        nonlocal tokens, truncated
+        agent = make_agent(policy, task, seed=seed, services=services, temperature=temperature)
+        collector = Collector(
+            agent=agent, env=task.env_for(problem), search=Search.flat(rollouts=1), own=False
+        )
+        async with collector:
+            solution = await collector.evaluate(problem, identity=identity)
+        outcomes[index] = solution.outcome
+        tokens += solution.tokens
+        truncated += solution.truncated
+        if progress is not None:
+            progress(len(outcomes), len(problems), sum(outcomes.values()) / len(outcomes))
+
+    async with anyio.create_task_group() as group:
+        for index, problem in enumerate(problems):
+            group.start_soon(solve, index, problem)
+    in_order = [outcomes[index] for index in range(len(problems))]
+    return Accuracy.of(in_order, tokens=tokens, truncated=truncated)
+
+
+async def gate_samples(
+    policy: Policy,
+    critic: Critic,
+    task: Task,
+    problems: Sequence[Problem],
+    *,
+    seed: int,
+    services: ExecutionServices,
+) -> list[GateSample]:
+    """Checkpoints of fresh rollouts, each with a fresh outcome and the critic's value.
+
+    Per problem: one unbranched rollout gives its checkpoints (root included, terminal not);
+    from each, one more unbranched continuation gives the outcome y.
+    """
+    found: dict[int, list[GateSample]] = {}
+
+    async def visit(index: int, problem: Problem) -> None:
+        agent = make_agent(policy, task, seed=seed, services=services)
+        found[index] = await _visit(agent, critic, task, problem, name=f"gate-{seed}")
+
+    async with anyio.create_task_group() as group:
+        for index, problem in enumerate(problems):
+            group.start_soon(visit, index, problem)
+    return [sample for index in range(len(problems)) for sample in found[index]]
+
+
+async def _visit(
+    agent: Agent, critic: Critic, task: Task, problem: Problem, *, name: str
+) -> list[GateSample]:
+    env = task.env_for(problem)
+    root = await agent.start(problem, env)
+    name = f"{name}/{problem.key}"
+    steps = await rollout(agent, env, root, name=name)
+    checkpoints = [root, *(step.checkpoint for step in steps if not step.is_terminal)]
+    outcomes = []
+    for depth, checkpoint in enumerate(checkpoints):
+        again = await rollout(agent, env, checkpoint, name=f"{name}/again-{depth}")
+        outcomes.append(again[-1].edge.reward)
+        await release_steps(env, again)
+    await release_steps(env, steps)
+    await release_state(env, root.state)
+    contexts = [render_context(critic.renderer, agent.policy, c) for c in checkpoints]
+    values = await critic.score(contexts)
+    return [
+        GateSample(problem.key, depth, value, outcome)
+        for depth, (value, outcome) in enumerate(zip(values, outcomes, strict=True))
+    ]

@@ -1,0 +1,110 @@
+"""Which critic, prior and estimator a round uses: warm-up until the gate opens."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from focus.collect import Collection
+from focus.credit import DirectBranchTd, RefinedTd
+from focus.credit.base import Estimator
+from focus.critic import Critic
+from focus.training.gate import BaseRates, GateReport
+from focus.tree import Evidence
+
+__all__ = ("OutcomeWindow", "Steering")
+
+
+class OutcomeWindow:
+    """Suffix outcomes seen in the last rounds, per depth; the source of the fitted constants."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds: deque[dict[int, tuple[int, float]]] = deque(maxlen=rounds)
+
+    def add(self, collections: Iterable[Collection]) -> None:
+        """Take in one round's trees."""
+        sums: dict[int, tuple[int, float]] = {}
+        for collection in collections:
+            evidence = Evidence.of(collection.tree)
+            for node in collection.tree:
+                stats = evidence[node.id]
+                if stats.count and not node.is_terminal:
+                    count, total = sums.get(node.depth, (0, 0.0))
+                    sums[node.depth] = (count + stats.count, total + stats.count * stats.mean)
+        self._rounds.append(sums)
+
+    def rates(self) -> BaseRates:
+        """Best constants on the window; 0.5 before any outcome."""
+        totals: dict[int, tuple[int, float]] = {}
+        for sums in self._rounds:
+            for depth, (count, total) in sums.items():
+                before = totals.get(depth, (0, 0.0))
+                totals[depth] = (before[0] + count, before[1] + total)
+        seen = sum(count for count, _ in totals.values())
+        if not seen:
+            return BaseRates(0.5)
+        constant = sum(total for _, total in totals.values()) / seen
+        return BaseRates(constant, {depth: t / n for depth, (n, t) in sorted(totals.items())})
+
+    def to_list(self) -> list[dict[str, list[float]]]:
+        return [{str(d): [n, t] for d, (n, t) in sums.items()} for sums in self._rounds]
+
+    def restore(self, stored: Iterable[Mapping[str, list[float]]]) -> None:
+        self._rounds.clear()
+        for sums in stored:
+            self._rounds.append({int(d): (int(n), float(t)) for d, (n, t) in sums.items()})
+
+
+@dataclass
+class Steering:
+    """Warm-up and afterwards (docs/concepts/critic.md).
+
+    Until the critic has passed its gate: search and credit use the fitted constant,
+    actor credit and critic targets are RefinedTd's (mean suffix outcomes). After: the
+    learned critic, DirectBranchTd and Ḡ. A critic that fails a later judgement loses the
+    wheel again.
+
+    Attributes:
+        window: outcomes the constants are fitted to.
+        report: last judgement.
+        opened_round: first round after which the gate was open; None if never.
+    """
+
+    window: OutcomeWindow
+    report: GateReport | None = None
+    opened_round: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.report is not None and self.report.passed
+
+    def critic(self, learned: Critic) -> Critic:
+        """The critic that collects the next round."""
+        if self.is_open:
+            return learned
+        return Critic.constant(round(self.window.rates().constant, 6))
+
+    def credit(self) -> Estimator:
+        """The estimator of the next round."""
+        return DirectBranchTd() if self.is_open else RefinedTd()
+
+    def judged(self, report: GateReport, *, round_index: int) -> None:
+        """Take a new judgement."""
+        self.report = report
+        if report.passed and self.opened_round is None:
+            self.opened_round = round_index
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "window": self.window.to_list(),
+            "report": None if self.report is None else self.report.to_dict(),
+            "opened_round": self.opened_round,
+        }
+
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        self.window.restore(stored["window"])
+        report = stored["report"]
+        self.report = None if report is None else GateReport(**report)
+        self.opened_round = stored["opened_round"]

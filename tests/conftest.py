@@ -1,0 +1,26 @@
+"""Shared by all tests: `--full`, and no surprises from thread pools."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="also run the long tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    for item in items:
+        if "full" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="long; run with --full"))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
