@@ -34,6 +34,9 @@ __all__ = (
     "fixed_widths",
     "gradient_at",
     "grown_trees",
+    "relative_bias",
+    "skew",
+    "stop_at_success",
 )
 
 History = tuple[int, ...]
@@ -126,6 +129,20 @@ def fixed_widths(*widths: int) -> Rule:
     return next_purchase
 
 
+def stop_at_success(task: TabularTask, *, most: int) -> Rule:
+    """Buys rollouts at the root, up to `most`, until one is worth more than a half."""
+
+    def next_purchase(growth: Growth) -> NodeId | None:
+        for node, children in enumerate(growth.children):
+            if 0 < len(growth.histories[node]) < task.depth and not children:
+                return node
+        ends = [task.outcomes[h] for h in growth.histories if len(h) == task.depth]
+        is_done = len(ends) == most or any(outcome > 0.5 for outcome in ends)
+        return None if is_done else 0
+
+    return next_purchase
+
+
 def grown_trees(task: TabularTask, rule: Rule) -> Iterator[tuple[Growth, float]]:
     """Every tree that the rule can end with, and its probability."""
     stack = [(Growth(), 1.0)]
@@ -173,6 +190,24 @@ def expected_update(estimator: Estimator, task: TabularTask, rule: Rule) -> Grad
             *history, action = growth.histories[head]
             _add(total, task.score(tuple(history), action), chance * advantage)
     return total
+
+
+def relative_bias(update: Gradient, gradient: Gradient) -> float:
+    """‖update − gradient‖ / ‖gradient‖."""
+    gap = dict(update)
+    _add(gap, gradient, -1.0)
+    return _norm(gap) / _norm(gradient)
+
+
+def skew(update: Gradient, gradient: Gradient) -> float:
+    """The relative bias that no step size removes: the sine of the angle between the two."""
+    along = math.fsum(value * update.get(logit, 0.0) for logit, value in gradient.items())
+    cosine = along / (_norm(update) * _norm(gradient))
+    return math.sqrt(max(0.0, 1.0 - cosine * cosine)) if cosine > 0 else 1.0
+
+
+def _norm(gradient: Gradient) -> float:
+    return math.hypot(*gradient.values())
 
 
 def _add(total: Gradient, part: Gradient, weight: float) -> None:
