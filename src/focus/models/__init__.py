@@ -1,0 +1,5 @@
+"""Models by name: the one shipped inside FOCUS, one that can be added, any folder."""
+
+from focus.models.registry import BUILTIN, add_smollm2, models_dir, resolve
+
+__all__ = ("BUILTIN", "add_smollm2", "models_dir", "resolve")

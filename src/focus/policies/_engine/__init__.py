@@ -1,0 +1,1 @@
+"""Continuous batching over a Hugging Face causal LM in this process."""

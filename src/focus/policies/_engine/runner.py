@@ -1,0 +1,135 @@
+"""Forward passes over ragged rows, each continuing its own cached prefix."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from focus.errors import ConfigError
+from focus.policies._engine.slots import SlotCache
+
+__all__ = ("Runner",)
+
+
+class Runner:
+    """Feeds tokens to a model and returns the logits after each row's last one.
+
+    Rows differ in length: suffixes are padded on the right, every token carries its own
+    position, and a token sees exactly the positions up to its own. Padding writes beyond
+    a row's end, where its next tokens will overwrite it before anything may see it.
+
+    Args:
+        model: a causal LM of transformers, in eval mode.
+        context_limit: highest position + 1 that the model knows.
+        chunk: most tokens of one row per forward pass; bounds a long prompt's memory.
+
+    Raises:
+        ConfigError: the model's cached passes do not equal its plain ones.
+    """
+
+    def __init__(self, model: Any, *, context_limit: int, chunk: int = 2048) -> None:
+        accepted = inspect.signature(model.forward).parameters
+        self._model = model
+        self._cache_name = "cache" if "cache" in accepted else "past_key_values"
+        self._keeps_logits = "logits_to_keep" in accepted
+        self._context_limit = context_limit
+        self._chunk = chunk
+        self.device: torch.device = model.device
+        self.slots = SlotCache(model.config.get_text_config().num_hidden_layers)
+        self._check()
+
+    @torch.inference_mode()
+    def run(
+        self, first: int, suffixes: Sequence[Sequence[int]], starts: Sequence[int]
+    ) -> torch.Tensor:
+        """Append `suffixes` to the slots from `first` on; row i starts at `starts[i]`.
+
+        Returns:
+            Logits after each suffix's last id: [rows, vocabulary].
+        """
+        longest = max(map(len, suffixes))
+        self.slots.reserve(first + len(suffixes), max(starts) + longest)
+        padded = [[*suffix, *[0] * (longest - len(suffix))] for suffix in suffixes]
+        tokens = torch.tensor(padded, device=self.device)
+        positions = torch.tensor(starts, device=self.device)[:, None] + torch.arange(
+            longest, device=self.device
+        )
+        last = [len(suffix) - 1 for suffix in suffixes]
+        if longest <= self._chunk:
+            return self._pass(first, tokens, positions, last)
+        return self._chunked(first, tokens, positions, last)
+
+    def _chunked(
+        self, first: int, tokens: torch.Tensor, positions: torch.Tensor, last: Sequence[int]
+    ) -> torch.Tensor:
+        logits: list[torch.Tensor | None] = [None] * len(last)
+        for begin in range(0, tokens.shape[1], self._chunk):
+            part = slice(begin, begin + self._chunk)
+            width = tokens[:, part].shape[1]
+            here = [min(max(index - begin, 0), width - 1) for index in last]
+            out = self._pass(first, tokens[:, part], positions[:, part], here)
+            for row, index in enumerate(last):
+                if begin <= index < begin + self._chunk:
+                    logits[row] = out[row]
+        return torch.stack([row for row in logits if row is not None])
+
+    def _pass(
+        self, first: int, tokens: torch.Tensor, positions: torch.Tensor, last: Sequence[int]
+    ) -> torch.Tensor:
+        width = int(positions[:, -1].max()) + 1
+        self.slots.aim(first, positions, width)
+        kept, column = torch.unique(torch.tensor(last, device=self.device), return_inverse=True)
+        options: dict[str, Any] = {self._cache_name: self.slots}
+        if self._keeps_logits:
+            options["logits_to_keep"] = kept
+        logits: torch.Tensor = self._model(
+            input_ids=tokens,
+            position_ids=positions.clamp(max=self._context_limit - 1),
+            attention_mask=self._mask(positions, width),
+            use_cache=True,
+            **options,
+        ).logits
+        if not self._keeps_logits:
+            logits = logits[:, kept]
+        return logits[torch.arange(len(last), device=self.device), column]
+
+    def _mask(self, positions: torch.Tensor, width: int) -> torch.Tensor:
+        hidden = torch.arange(width, device=self.device) > positions[:, None, :, None]
+        dtype = self._model.dtype
+        return torch.zeros(hidden.shape, dtype=dtype, device=self.device).masked_fill_(
+            hidden, torch.finfo(dtype).min
+        )
+
+    def _check(self) -> None:
+        """Compare a ragged two-step pass with plain passes, once, before any request."""
+        name = type(self._model).__name__
+        try:
+            error = self._cached_error()
+        except Exception as fault:
+            raise ConfigError(f"{name} cannot run with a batched cache: {fault}") from fault
+        allowed = 0.1 if self._model.dtype in (torch.bfloat16, torch.float16) else 1e-3
+        if not error <= allowed:
+            raise ConfigError(
+                f"{name}: cached decoding differs from a plain forward pass by {error:.2g} "
+                f"(relative; at most {allowed} is allowed), so its log-probabilities could not "
+                "be trusted. Serve this model with another policy."
+            )
+
+    @torch.inference_mode()
+    def _cached_error(self) -> float:
+        vocabulary = self._model.config.get_text_config().vocab_size
+        rows = [[(7 * k + 3 * i + 1) % vocabulary for i in range(2 + 2 * k)] for k in range(3)]
+        self.run(0, [row[:-1] for row in rows], [0] * len(rows))
+        cached = self.run(0, [row[-1:] for row in rows], [len(row) - 1 for row in rows])
+        inputs = [torch.tensor([row], device=self.device) for row in rows]
+        plain = torch.stack([self._model(input_ids=ids).logits[0, -1] for ids in inputs])
+        return _relative_error(cached.double(), plain.double())
+
+
+def _relative_error(values: torch.Tensor, reference: torch.Tensor) -> float:
+    centred = reference - reference.mean(dim=-1, keepdim=True)
+    difference = (values - values.mean(dim=-1, keepdim=True)) - centred
+    return float(difference.norm() / centred.norm().clamp_min(1e-12))
