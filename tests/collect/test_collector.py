@@ -181,13 +181,13 @@ class FailsAt(ScriptedPolicy):
 
 
 async def test_a_failed_expansion_raises_and_nothing_stays_behind() -> None:
-    boom = KeyError("boom")
+    boom, before = KeyError("boom"), asyncio.all_tasks()
     with pytest.raises(CollectionFailed) as caught:
         await collected(make_collector(FailsAt(9, error=boom)))
     cause = caught.value.__cause__
     assert cause is not None and cause.__cause__ is boom
     assert caught.value.failures[0].stage == "expansion"
-    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert asyncio.all_tasks() == before
 
 
 async def test_partial_trees_keep_good_edges_and_count_the_failure() -> None:
@@ -289,6 +289,24 @@ async def test_a_late_prediction_failure_is_a_failure_of_the_collection() -> Non
     with pytest.raises(CollectionFailed) as caught:
         await collected(make_collector(critic=Critic.function(predict, version="c")))
     assert caught.value.failures[0].stage == "prediction"
+
+
+async def test_a_partial_tree_with_an_unvalued_checkpoint_is_still_credited() -> None:
+    calls = 0
+
+    async def predict(contexts: Sequence[CriticContext]) -> list[float]:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise OSError("critic gone")
+        return [0.5] * len(contexts)
+
+    critic = Critic.function(predict, version="c")
+    found = await collected(make_collector(critic=critic), allow_partial=True)
+    unvalued = {n.id for n in found.tree if n.value is None and not n.is_terminal}
+    assert unvalued and not unvalued & set(found.credit.targets)
+    assert found.credit.advantages
+    assert [failure.stage for failure in found.failures] == ["prediction"]
 
 
 @pytest.mark.parametrize(

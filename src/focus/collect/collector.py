@@ -177,7 +177,7 @@ class Collector:
         )
 
     def _settled(self, tree: Tree[Checkpoint], driver: Driver) -> Collection:
-        credit = self._credit.estimate(tree)
+        credit = self._credit.estimate(tree, allow_partial=bool(driver.failures))
         actor = actor_records(tree, credit, packing=self._packing)
         contexts = {node: driver.context(tree[node].payload) for node in credit.targets}
         return Collection(
