@@ -8,11 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import settings
 
 from focus.problem import Problem
 from focus.search import Done, Launch, Scheduler, Search, Wait
 from focus.tokens import Span
 from focus.tree import Edge, NodeId, Provenance, Returns, Tree, TreeHeader
+
+# A slow machine is no fault of a law.
+settings.register_profile("laws", deadline=None)
+settings.load_profile("laws")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,6 @@
 """Search over one tree: phases, budgets, gates, allocators and a scheduler without I/O."""
 
 from focus.search.allocators import (
-    INELIGIBLE,
     Allocator,
     BestFirst,
     BetaBernoulli,
@@ -21,7 +20,6 @@ from focus.search.scheduler import Done, Launch, Scheduler, Wait
 from focus.search.search import Edges, Phase, Search
 
 __all__ = (
-    "INELIGIBLE",
     "Allocator",
     "BestFirst",
     "BetaBernoulli",

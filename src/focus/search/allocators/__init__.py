@@ -1,6 +1,6 @@
 """Rankings of checkpoints: frozen configuration, a fresh session per phase."""
 
-from focus.search.allocators.base import INELIGIBLE, Allocator, Session, View
+from focus.search.allocators.base import Allocator, Session, View
 from focus.search.allocators.best_first import BestFirst
 from focus.search.allocators.calibration import BetaBernoulli, Calibration, Gaussian, Posterior
 from focus.search.allocators.entropy import TokenEntropy, windowed_entropy
@@ -9,7 +9,6 @@ from focus.search.allocators.refinement import ValueRefinement
 from focus.search.allocators.root_only import RootOnly
 
 __all__ = (
-    "INELIGIBLE",
     "Allocator",
     "BestFirst",
     "BetaBernoulli",

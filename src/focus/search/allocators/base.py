@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from focus.tree import Evidence, NodeId, Tree, TreeHeader
 
-__all__ = ("INELIGIBLE", "Allocator", "Session", "View")
+__all__ = ("Allocator", "Session", "View")
 
 INELIGIBLE = float("-inf")
 """Score of a checkpoint that must not be bought now."""

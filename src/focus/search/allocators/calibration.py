@@ -22,7 +22,6 @@ from focus.errors import ConfigError
 from focus.tree import Stats
 
 __all__ = (
-    "GAINS",
     "BetaBernoulli",
     "Calibration",
     "Gain",
