@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -200,7 +201,7 @@ def world() -> type[World]:
 def play() -> Callable[..., Run]:
     """``play(search, world, ...) -> Run``."""
 
-    def play(search: Search, world: World, **settings: object) -> Run:
-        return Play(search, world, **settings).to_the_end()  # type: ignore[arg-type]
+    def play(search: Search, world: World, **options: Any) -> Run:
+        return Play(search, world, **options).to_the_end()
 
     return play

@@ -56,7 +56,9 @@ def test_a_wall_time_that_is_no_number_is_refused():
         ({}, "never ends"),
         ({"attempts": 1, "cap": "hard"}, "set tokens"),
         ({"tokens": 1, "cap": "soft"}, "cap must be"),
-        ({"tokens": 1, "gate": 4}, "is not a Gate"),
+        ({"tokens": 8192.0}, "must be a whole number"),
+        ({"tokens": 1, "gate": 4}, "is not a gate"),
+        ({"tokens": 1, "gate": Concurrency}, "is not a gate"),
     ],
 )
 def test_a_phase_that_cannot_work_is_refused(settings, message):
@@ -64,9 +66,10 @@ def test_a_phase_that_cannot_work_is_refused(settings, message):
         Phase(Fifo(), **settings)
 
 
-def test_an_allocator_class_is_not_an_allocator():
-    with pytest.raises(ConfigError, match="is not an Allocator"):
-        Phase("fifo", tokens=1)
+@pytest.mark.parametrize("allocator", ["fifo", Fifo, None])
+def test_only_an_allocator_ranks(allocator):
+    with pytest.raises(ConfigError, match="is not an allocator"):
+        Phase(allocator, tokens=1)
 
 
 @pytest.mark.parametrize(

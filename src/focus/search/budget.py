@@ -41,7 +41,7 @@ class Budget:
             ``"hard"`` gives each purchase a quota, so `tokens` is never exceeded.
 
     Raises:
-        ConfigError: a cap is not positive, there is none, or a hard cap has no tokens.
+        ConfigError: a cap is not positive or not whole, there is none, or a hard cap has no tokens.
     """
 
     tokens: int | None = None
@@ -58,8 +58,12 @@ class Budget:
         if all(value is None for value in caps.values()):
             raise ConfigError(f"a phase without any cap never ends; set one of {', '.join(caps)}")
         for name, value in caps.items():
-            if value is not None and not value > 0:
+            if value is None:
+                continue
+            if not value > 0:
                 raise ConfigError(f"{name}: budget {value} buys nothing; it must be > 0")
+            if name != "wall_s" and not isinstance(value, int):
+                raise ConfigError(f"{name}: budget {value!r} must be a whole number")
         if self.cap not in ("mean", "hard"):
             raise ConfigError(f"cap must be 'mean' or 'hard', got {self.cap!r}")
         if self.cap == "hard" and self.tokens is None:

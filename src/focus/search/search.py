@@ -66,10 +66,11 @@ class Phase:
     budget: Budget = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.allocator, Allocator):
-            raise ConfigError(f"allocator: {self.allocator!r} is not an Allocator")
-        if not isinstance(self.gate, Gate):
-            raise ConfigError(f"gate: {self.gate!r} is not a Gate such as Concurrency(4)")
+        # A class has the methods too, so a forgotten () must be told apart.
+        if isinstance(self.allocator, type) or not isinstance(self.allocator, Allocator):
+            raise ConfigError(f"{self.allocator!r} is not an allocator such as TokenEntropy()")
+        if isinstance(self.gate, type) or not isinstance(self.gate, Gate):
+            raise ConfigError(f"{self.gate!r} is not a gate such as Concurrency(4)")
         if self.sampling is not None:
             _check_override(self.sampling)
         object.__setattr__(
