@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,18 +89,17 @@ async def collected(collector: Collector, **options: Any) -> Collection:
 
 def as_bytes(collection: Collection, folder: Path) -> tuple[bytes, str]:
     save_tree(collection.tree, folder / "tree.json", credit=collection.credit)
-    records = [encode_actor(r) for r in collection.actor], [
-        encode_critic(r) for r in collection.critic
-    ]
+    records = (
+        [encode_actor(r) for r in collection.actor],
+        [encode_critic(r) for r in collection.critic],
+    )
     return (folder / "tree.json").read_bytes(), repr(records)
 
 
 async def test_a_tree_is_grown_credited_and_exported() -> None:
     found = await collected(make_collector())
     assert len(found.tree.terminals()) > 5
-    assert {record.nodes for record in found.actor} == {
-        (node,) for node in found.credit.advantages
-    }
+    assert {record.nodes for record in found.actor} == {(node,) for node in found.credit.advantages}
     assert {record.node for record in found.critic} == set(found.credit.targets)
     assert found.ledger.balances
     assert found.ledger.tokens_generated == found.tree.sampled_tokens()
@@ -137,8 +137,32 @@ async def test_children_extend_their_parents_exactly() -> None:
         assert node.payload.context.ids() == parent.context.ids() + node.incoming.ids
         assert node.payload.context.ids() == tree.context(node.id)
         left, before = node.payload.allowance.tokens, parent.allowance.tokens
-        assert left is not None and before is not None
+        assert left is not None
+        assert before is not None
         assert left == before - len(node.incoming.ids)
+
+
+class Doubtful(ScriptedPolicy):
+    """Every fourth reply carries a log-prob too few, after its tokens were generated."""
+
+    async def generate(self, *args: Any, **options: Any) -> Any:
+        spoiled = self.requests % 4 == 3
+        reply = await super().generate(*args, **options)
+        return replace(reply, log_probs=reply.log_probs[1:]) if spoiled else reply
+
+
+async def test_a_hard_cap_counts_refused_replies_too() -> None:
+    search = Search.two_phase(tokens=200, concurrency=4, cap="hard")
+    for policy in (ScriptedPolicy(walk_script(STEPS)), Doubtful(walk_script(STEPS))):
+        execution = Execution(retry=RetryPolicy(base_s=0.0, corrupt_attempts=5))
+        found = await collected(make_collector(policy, search=search, execution=execution))
+        one_segment_per_active_request = 3 * 4
+        assert 0 < found.ledger.tokens_generated <= 200 + one_segment_per_active_request
+        assert found.ledger.tokens_wasted == found.ledger.tokens_generated - (
+            found.tree.sampled_tokens()
+        )
+        assert sum(phase.tokens for phase in found.phases) == found.ledger.tokens_generated
+        assert found.ledger.balances
 
 
 async def test_the_label_is_nowhere_in_what_the_critic_reads() -> None:
@@ -150,7 +174,8 @@ async def test_a_full_allowance_asks_the_env_and_is_truncated() -> None:
     env = WalkEnv()
     found = await collected(make_collector(env=env, allowance=9))
     leaves = [found.tree[node] for node in found.tree.terminals()]
-    assert leaves and all(leaf.is_truncated for leaf in leaves)
+    assert leaves
+    assert all(leaf.is_truncated for leaf in leaves)
     assert env.finishes == ["allowance"] * len(leaves)
     assert all(leaf.id in found.credit.advantages for leaf in leaves)
 
@@ -185,7 +210,8 @@ async def test_a_failed_expansion_raises_and_nothing_stays_behind() -> None:
     with pytest.raises(CollectionFailed) as caught:
         await collected(make_collector(FailsAt(9, error=boom)))
     cause = caught.value.__cause__
-    assert cause is not None and cause.__cause__ is boom
+    assert cause is not None
+    assert cause.__cause__ is boom
     assert caught.value.failures[0].stage == "expansion"
     assert asyncio.all_tasks() == before
 
@@ -304,7 +330,8 @@ async def test_a_partial_tree_with_an_unvalued_checkpoint_is_still_credited() ->
     critic = Critic.function(predict, version="c")
     found = await collected(make_collector(critic=critic), allow_partial=True)
     unvalued = {n.id for n in found.tree if n.value is None and not n.is_terminal}
-    assert unvalued and not unvalued & set(found.credit.targets)
+    assert unvalued
+    assert not unvalued & set(found.credit.targets)
     assert found.credit.advantages
     assert [failure.stage for failure in found.failures] == ["prediction"]
 

@@ -9,6 +9,7 @@ from focus.collect.ledger import Ledger
 from focus.credit.base import Credit
 from focus.errors import Failure
 from focus.records.records import ActorRecord, CriticRecord
+from focus.search import PhaseReport
 from focus.tokens import LogProbs, TokenIds
 from focus.tree import Tree
 
@@ -25,6 +26,7 @@ class Collection:
         actor: samples for the policy's trainer.
         critic: targets for the critic's trainer.
         ledger: tokens, requests, expansions, critic calls.
+        phases: what each phase of the search bought, and why it ended.
         failures: empty unless collected with ``allow_partial=True``.
     """
 
@@ -33,6 +35,7 @@ class Collection:
     actor: tuple[ActorRecord, ...]
     critic: tuple[CriticRecord, ...]
     ledger: Ledger
+    phases: tuple[PhaseReport, ...] = ()
     failures: tuple[Failure, ...] = ()
 
     @property

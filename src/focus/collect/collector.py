@@ -193,6 +193,7 @@ class Collector:
                 expansions=driver.expansions,
                 critic_calls=driver.critic_calls,
             ),
+            phases=driver.phases,
             failures=tuple(driver.failures),
         )
 

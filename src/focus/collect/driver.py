@@ -16,7 +16,7 @@ from focus.critic import Critic, render_context
 from focus.errors import CriticError, Failure, FatalError, FocusError
 from focus.execution import RequestCounts
 from focus.records.records import CriticContext
-from focus.search import Done, Launch, Scheduler, Search
+from focus.search import Done, Launch, PhaseReport, Scheduler, Search
 from focus.tree import NodeId, Tree, TreeHeader
 
 __all__ = ("Driver", "Expansion")
@@ -31,6 +31,7 @@ class Expansion:
         values: the critic's estimate per step; None: terminal, or the prediction failed.
         error: why it failed, if it did; a failed prediction leaves `error` alone.
         is_cut: stopped by ``extent`` or a hard cap.
+        requests: its request books.
         ready: set once nothing of it will change.
     """
 
@@ -39,11 +40,18 @@ class Expansion:
     values: list[float | None] = field(default_factory=list)
     error: FocusError | None = None
     is_cut: bool = False
+    requests: RequestCounts = field(default_factory=RequestCounts)
     ready: anyio.Event = field(default_factory=anyio.Event)
 
     @property
-    def tokens(self) -> int:
+    def held_tokens(self) -> int:
+        """Sampled by its accepted edges."""
         return sum(step.edge.sampled_tokens for step in self.steps)
+
+    @property
+    def tokens(self) -> int:
+        """Generated for it, replies that were refused included."""
+        return self.held_tokens + self.requests.discarded_tokens
 
 
 class Driver:
@@ -74,6 +82,7 @@ class Driver:
         self.critic_calls = 0
         self.failures: list[Failure] = []
         self.first_error: FocusError | None = None
+        self.phases: tuple[PhaseReport, ...] = ()
         self._running: dict[int, Expansion] = {}
         self._scope = anyio.CancelScope()
 
@@ -104,6 +113,7 @@ class Driver:
                     else:
                         await self._settle(tree, scheduler, decision.expansion)
         finally:
+            self.phases = tuple(scheduler.reports)
             with anyio.CancelScope(shield=True):
                 await self._abandon()
                 await self._release(tree)
@@ -131,32 +141,33 @@ class Driver:
 
     async def _sample(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
         launch = expansion.launch
-        checkpoint, left = tree[launch.node].payload, launch.quota
+        checkpoint = tree[launch.node].payload
         while True:
             step = await self._agent.advance(
                 checkpoint,
                 self._env,
-                place=self._place(tree, launch, len(expansion.steps)),
+                place=self._place(tree, expansion),
                 sampling=launch.sampling,
-                most_tokens=left,
+                most_tokens=None if launch.quota is None else launch.quota - expansion.tokens,
             )
             expansion.steps.append(step)
             checkpoint = step.checkpoint
             if step.is_terminal:
                 return
-            left = None if left is None else left - step.edge.sampled_tokens
-            if left == 0 or len(expansion.steps) == launch.extent:
+            spent = launch.quota is not None and expansion.tokens >= launch.quota
+            if spent or len(expansion.steps) == launch.extent:
                 expansion.is_cut = True
                 return
 
-    def _place(self, tree: Tree[Checkpoint], launch: Launch, index: int) -> RequestPlace:
+    def _place(self, tree: Tree[Checkpoint], expansion: Expansion) -> RequestPlace:
+        launch = expansion.launch
         return RequestPlace(
             tree=self._name,
             version=tree.header.policy_version,
             expansion=launch.expansion,
-            index=index,
+            index=len(expansion.steps),
             phase=launch.phase,
-            counts=self.requests,
+            counts=expansion.requests,
         )
 
     async def _values(self, steps: list[Step]) -> list[float | None]:
@@ -209,6 +220,7 @@ class Driver:
         return chain
 
     def _count(self, expansion: Expansion) -> None:
+        self.requests.add(expansion.requests)
         if expansion.error is not None:
             self.expansions.failed += 1
         elif expansion.is_cut:
@@ -228,11 +240,12 @@ class Driver:
     async def _abandon(self) -> None:
         """Close the books of expansions that never settled."""
         for expansion in self._running.values():
+            self.requests.add(expansion.requests)
             if expansion.error is not None:
                 self.expansions.failed += 1
             else:
                 self.expansions.cancelled += 1
-            self.expansions.lost_tokens += expansion.tokens
+            self.expansions.lost_tokens += expansion.held_tokens
             for step in expansion.steps:
                 await release_state(self._env, step.checkpoint.state)
         self._running.clear()

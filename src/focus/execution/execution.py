@@ -80,6 +80,15 @@ class RequestCounts:
     prompt_tokens: int = 0
     cached_tokens: int | None = 0
 
+    def add(self, other: RequestCounts) -> None:
+        """Take in another book."""
+        self.sent += other.sent
+        self.accepted += other.accepted
+        self.failed += other.failed
+        self.cancelled += other.cancelled
+        self.discarded_tokens += other.discarded_tokens
+        self.count_prompt(other.prompt_tokens, other.cached_tokens)
+
     def count_prompt(self, prompt: int, cached: int | None) -> None:
         """Add one reply's prompt to the books."""
         self.prompt_tokens += prompt
