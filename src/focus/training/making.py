@@ -10,6 +10,7 @@ from focus.critic import Critic
 from focus.execution import Execution, ExecutionServices
 from focus.policies.base import Policy
 from focus.problem import Problem
+from focus.records import Packing
 from focus.sampling import Sampling
 from focus.search import Search
 from focus.tasks.registry import Task
@@ -43,7 +44,7 @@ def make_collector(
     search: Search,
     critic: Critic,
     credit: Estimator,
-    packing: str,
+    packing: Packing,
     seed: int,
     services: ExecutionServices,
 ) -> Collector:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from focus.errors import ConfigError
+from focus.records import Packing
 
 __all__ = (
     "PRESETS",
@@ -131,7 +132,7 @@ class TrainSettings:
     concurrency: int = 4
     capacity: int = 64
     temperature: float = 1.0
-    packing: str = "path"
+    packing: Packing = "path"
     replay_rounds: int = 2
     eval_problems: int = 400
     keep_trees: int = 4
