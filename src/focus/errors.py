@@ -14,9 +14,9 @@
     ├── CriticError            (RuntimeError)  a prediction is missing, non-finite or out of range
     ├── EnvError               (RuntimeError)  the task's own code raised
     ├── GraderError            (RuntimeError)  an answer could not be graded; never a zero reward
-    ├── CollectionFailed       (RuntimeError)  a tree has failed expansions and `allow_partial` is off
+    ├── CollectionFailed       (RuntimeError)  failed expansions while `allow_partial` is off
     ├── CreditError            (ValueError)    an estimator refuses this tree
-    ├── RecordError            (ValueError)    a sample breaks an invariant of docs/concepts/exact-tokens.md
+    ├── RecordError            (ValueError)    a sample breaks an invariant of exact-tokens.md
     └── StoreError             (OSError)       a file or folder of records cannot be used
         └── SchemaError        written by another version, or damaged
 
@@ -87,7 +87,7 @@ class RequestError(FocusError, RuntimeError):
         self.where: dict[str, Any] = where
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild_request_error, (type(self), self.message, self.where))
+        return (_rebuild_request_error, (type(self), self.message, self.where), vars(self))
 
     def located(self, **where: Any) -> RequestError:
         """The same error with more of its place known; earlier facts win."""

@@ -87,7 +87,7 @@ class AdmissionPool:
             self._waiters.append(waiter)
         try:
             await waiter.future
-        except asyncio.CancelledError:
+        except BaseException:  # cancelled, the pool closed, or the coroutine thrown away
             self._withdraw(waiter)
             raise
 

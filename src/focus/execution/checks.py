@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from focus.errors import Aborted, CorruptReply, FatalError
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation
 
-__all__ = ("LOG_PROB_SLACK", "check_generation")
+__all__ = ("LOG_PROB_SLACK", "check_generation", "check_shape")
 
 LOG_PROB_SLACK = 1e-6
 """Largest log-prob accepted above 0, for servers that round."""
+
+
+def check_shape(reply: Any) -> None:
+    """Refuse what is no reply at all, before any field of it is read.
+
+    Raises:
+        CorruptReply: not a `Generation`, or a field of another type.
+    """
+    if not isinstance(reply, Generation):
+        raise CorruptReply(f"the policy returned {type(reply).__name__}, not a Generation")
+    cached = reply.cached_tokens
+    is_sound = {
+        "ids": type(reply.ids) is tuple,
+        "log_probs": type(reply.log_probs) is tuple,
+        "finish": isinstance(reply.finish, FinishReason),
+        "version": isinstance(reply.version, str),
+        "cached_tokens": cached is None or (type(cached) is int and cached >= 0),
+    }
+    for name, sound in is_sound.items():
+        if not sound:
+            text = repr(getattr(reply, name))[:100]
+            raise CorruptReply(f"{name} of the reply is {text}", request_id=reply.request_id)
 
 
 def check_generation(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from focus._cancellation import stray_cancellation
 from focus.errors import (
     Aborted,
     ConfigError,
@@ -15,7 +16,7 @@ from focus.errors import (
     RequestError,
     TransientError,
 )
-from focus.execution.checks import check_generation
+from focus.execution.checks import check_generation, check_shape
 from focus.execution.services import ExecutionServices
 from focus.policies.base import Policy, RequestTag
 from focus.policies.faults import classify_exception
@@ -23,6 +24,9 @@ from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
 
 __all__ = ("Execution", "Reply", "RequestCounts", "RetryPolicy")
+
+_MOST_DOUBLINGS = 64
+"""More than any pause needs, and far below where a float overflows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +37,7 @@ class RetryPolicy:
         attempts: tries for transient faults and aborts, ≥ 1.
         corrupt_attempts: tries when replies break their contract, ≥ 1.
         base_s: first pause; doubles each time, plus up to the same again of jitter.
-        most_s: longest pause.
+        most_s: longest pause, but for a longer wish of the server.
     """
 
     attempts: int = 5
@@ -44,7 +48,7 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         if self.attempts < 1 or self.corrupt_attempts < 1:
             raise ConfigError("a request needs at least one attempt")
-        if self.base_s < 0 or self.most_s < 0:
+        if not (self.base_s >= 0 and self.most_s >= 0):
             raise ConfigError("pauses must be >= 0 seconds")
 
     def allows(self, error: RequestError, tries: int) -> bool:
@@ -55,10 +59,10 @@ class RetryPolicy:
 
     def pause_s(self, error: RequestError, tries: int, *, name: str) -> float:
         """Seconds to wait; the server's own wish is a lower bound."""
-        backoff = min(self.most_s, self.base_s * 2.0 ** (tries - 1))
+        backoff = self.base_s * 2.0 ** min(tries - 1, _MOST_DOUBLINGS)
         jitter = random.Random(f"{name}/{tries}").random() * backoff
         wish = error.retry_after_s or 0.0 if isinstance(error, TransientError) else 0.0
-        return max(wish, backoff + jitter)
+        return max(wish, min(self.most_s, backoff + jitter))
 
 
 @dataclass(slots=True)
@@ -188,15 +192,13 @@ class Execution:
         async with self.shared.pool.permit():
             counts.sent += 1
             try:
-                with anyio.fail_after(self.deadline_s):
-                    generation = await policy.generate(prefix, sampling, tag=tag)
-            except anyio.get_cancelled_exc_class():
-                counts.cancelled += 1
-                raise
-            except Exception as error:
+                generation = await self._reply(policy, prefix, sampling, tag)
+                check_shape(generation)
+            except Exception:
                 counts.failed += 1
-                if type(error) is TimeoutError:
-                    raise TransientError(f"no reply within {self.deadline_s:g} s") from error
+                raise
+            except BaseException:
+                counts.cancelled += 1
                 raise
         counts.count_prompt(len(prefix), generation.cached_tokens)
         try:
@@ -207,3 +209,12 @@ class Execution:
             raise
         counts.accepted += 1
         return generation
+
+    async def _reply(
+        self, policy: Policy, prefix: TokenIds, sampling: Sampling, tag: RequestTag
+    ) -> Generation:
+        """What the policy answers within the deadline."""
+        stray = Aborted("the policy's own call was cancelled")
+        with anyio.move_on_after(self.deadline_s), stray_cancellation(stray):
+            return await policy.generate(prefix, sampling, tag=tag)
+        raise TransientError(f"no reply within {self.deadline_s:g} s")

@@ -11,19 +11,27 @@ import sys
 import time
 from collections.abc import Mapping
 
-from focus.errors import FatalError, FocusError, Refused, RequestError, TransientError
+from focus.errors import (
+    CorruptReply,
+    FatalError,
+    FocusError,
+    Refused,
+    RequestError,
+    TransientError,
+)
 
 __all__ = ("classify_exception", "classify_status", "retry_after_s")
 
-_TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TRANSIENT_STATUS = frozenset({408, 425, 429})
 _FATAL_STATUS = frozenset({401, 403, 404, 405})
 
 
 def classify_exception(error: Exception) -> RequestError:
     """The request error that a policy's exception stands for.
 
-    A `RequestError` passes through. Timeouts and connection faults are transient;
-    anything unknown is refused, so that a bug is loud and is not repeated.
+    A `RequestError` passes through. Timeouts and connection faults are transient, an
+    undecodable body is corrupt, an HTTP status error is what its status says; anything
+    unknown is refused, so that a bug is loud and is not repeated.
 
     >>> classify_exception(ConnectionResetError("reset")).__class__.__name__
     'TransientError'
@@ -33,16 +41,25 @@ def classify_exception(error: Exception) -> RequestError:
     if isinstance(error, RequestError):
         return error
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, TimeoutError | ConnectionError) or _is_transport_fault(error):
+    if isinstance(error, TimeoutError | ConnectionError):
         return TransientError(text)
     if isinstance(error, FocusError):
         return FatalError(text)
-    return Refused(text)
+    return _httpx_fault(error, text) or Refused(text)
 
 
-def _is_transport_fault(error: Exception) -> bool:
+def _httpx_fault(error: Exception, text: str) -> RequestError | None:
+    """None unless httpx raised it; who has not imported httpx cannot have its errors."""
     httpx = sys.modules.get("httpx")
-    return httpx is not None and isinstance(error, httpx.TransportError)
+    if httpx is None:
+        return None
+    if isinstance(error, httpx.TransportError):
+        return TransientError(text)
+    if isinstance(error, httpx.DecodingError):
+        return CorruptReply(text)
+    if isinstance(error, httpx.HTTPStatusError):
+        return classify_status(error.response.status_code, headers=error.response.headers)
+    return None
 
 
 def classify_status(
@@ -59,7 +76,7 @@ def classify_status(
     if 200 <= status < 300:
         return None
     text = f"HTTP {status}" + (f": {body[:500]}" if body else "")
-    if status in _TRANSIENT_STATUS or status > 504:
+    if status in _TRANSIENT_STATUS or status >= 500:
         error = TransientError(text)
         error.retry_after_s = retry_after_s(headers or {})
         return error
@@ -72,13 +89,11 @@ def retry_after_s(headers: Mapping[str, str], *, most_s: float = 60.0) -> float 
     >>> retry_after_s({"retry-after": "2"}), retry_after_s({"retry-after": "soon"})
     (2.0, None)
     """
-    wish = headers.get("retry-after") or headers.get("Retry-After")
-    if not wish:
-        return None
-    if wish.strip().isdigit():
-        return min(float(wish.strip()[:9]), most_s)
+    wish = (headers.get("retry-after") or headers.get("Retry-After") or "").strip()
+    if wish.isascii() and wish.isdigit():
+        return min(float(wish[:9]), most_s)
     try:
-        when = email.utils.parsedate_to_datetime(wish)
-    except (TypeError, ValueError):
+        when = email.utils.parsedate_to_datetime(wish).timestamp()
+    except (IndexError, OverflowError, TypeError, ValueError):
         return None
-    return min(max(0.0, when.timestamp() - time.time()), most_s)
+    return min(max(0.0, when - time.time()), most_s)
