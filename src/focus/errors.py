@@ -119,7 +119,12 @@ class CorruptReply(RequestError):
 
 
 class Aborted(RequestError):
-    """The server stopped the request (an abort is not a completion)."""
+    """The server stopped the request (an abort is not a completion).
+
+    ``is_final`` says that the host ends its whole rollout, so that a retry is pointless.
+    """
+
+    is_final: bool = False
 
 
 class Refused(RequestError):
@@ -147,9 +152,9 @@ class Failure:
     """One failed expansion or prediction, as data.
 
     Attributes:
-        stage: ``"expansion"`` or ``"prediction"``.
-        expansion: launch number, or -1 for the root's prediction.
-        node: checkpoint it started from.
+        stage: ``"expansion"``, ``"prediction"``, or ``"release"`` of environment states.
+        expansion: launch number; -1 for a release.
+        node: checkpoint it started from; the root for a release.
         kind: class name of the error.
         message: its text, with problem, request, attempts and elapsed time.
     """

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from focus.agent.env import Env, StepResult, fork_state, release_state
+from focus._cancellation import stray_cancellation
+from focus.agent.env import Env, StepResult, fork_state, released_on_failure
 from focus.agent.parsers import Parser
 from focus.checkpoint import Allowance, Checkpoint
 from focus.errors import ConfigError, EnvError, FocusError, ProblemError
@@ -18,6 +20,8 @@ from focus.tokens import FinishReason, Generation, Span, TokenChain
 from focus.tree import Edge, Provenance
 
 __all__ = ("Agent", "RequestPlace", "Step")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,22 +104,23 @@ class Agent:
         """Reset the environment and render the prompt: the root checkpoint.
 
         Raises:
-            EnvError: `reset` raised.
+            EnvError: `reset` raised, or gave no pair of state and messages.
             ProblemError: the prompt leaves no room for one token.
         """
-        try:
-            state, messages = await env.reset(problem)
-        except FocusError:
-            raise
-        except Exception as error:
-            raise EnvError(f"problem {problem.id!r}: env.reset raised {error!r}") from error
-        prompt = TokenChain(self.policy.render(messages))
-        limit = self.policy.context_limit
-        if limit is not None and len(prompt) >= limit:
-            raise ProblemError(
-                f"problem {problem.id!r}: the prompt of {len(prompt)} tokens fills the "
-                f"context of {limit}; shorten it or use a model with a longer context"
-            )
+        where = f"problem {problem.id!r}"
+        opened = await _ask(lambda: env.reset(problem), "reset", where)
+        if not isinstance(opened, tuple) or len(opened) != 2:
+            raise EnvError(f"{where}: env.reset gave {opened!r}, not (state, messages)")
+        state, messages = opened
+        async with released_on_failure(env) as held:
+            held.append(state)
+            prompt = TokenChain(self.policy.render(messages))
+            limit = self.policy.context_limit
+            if limit is not None and len(prompt) >= limit:
+                raise ProblemError(
+                    f"{where}: the prompt of {len(prompt)} tokens fills the context of "
+                    f"{limit}; shorten it or use a model with a longer context"
+                )
         return Checkpoint(
             context=prompt, prompt_length=len(prompt), state=state, allowance=self.allowance
         )
@@ -164,10 +169,22 @@ class Agent:
             version=place.version,
             counts=place.counts,
         )
+        try:
+            async with released_on_failure(env) as held:
+                return await self._settle(checkpoint, env, reply, place, held)
+        except BaseException:
+            place.counts.discarded_tokens += len(reply.generation.ids)
+            raise
+
+    async def _settle(
+        self, checkpoint: Checkpoint, env: Env, reply: Reply, place: RequestPlace, held: list[Any]
+    ) -> Step:
+        """Let the environment answer a reply; `held` gets the state that a failure releases."""
         generation = reply.generation
         context = checkpoint.context.extended(generation.ids)
         text = self.policy.decode(context.ids()[checkpoint.prompt_length :])
-        result = await self._step(env, checkpoint, self.parser.action(generation, text), place)
+        action = self.parser.action(generation, text)
+        result = await _step(env, checkpoint, action, place, held)
         after = Checkpoint(
             context=context,
             prompt_length=checkpoint.prompt_length,
@@ -179,7 +196,7 @@ class Agent:
         )
         truncated = not result.done and self.room(after) == 0
         if truncated:
-            reward = await self._finish(env, after, place)
+            reward = await _finish(env, after, place)
         else:
             _check_result(generation, result, place)
             reward = result.reward
@@ -229,30 +246,38 @@ class Agent:
         seed = None if sampling.seed is None else derive_seed(sampling.seed, place.name)
         return sampling.merged(Sampling(max_tokens=min(known), seed=seed))
 
-    async def _step(
-        self, env: Env, checkpoint: Checkpoint, action: Any, place: RequestPlace
-    ) -> StepResult:
-        try:
-            state = await fork_state(env, checkpoint.state)
-            try:
-                return await env.step(state, action, checkpoint.workspace)
-            except BaseException:
-                if state is not checkpoint.state:
-                    await release_state(env, state)
-                raise
-        except FocusError:
-            raise
-        except Exception as error:
-            raise EnvError(f"{place.name}: the environment's step raised {error!r}") from error
 
-    async def _finish(self, env: Env, checkpoint: Checkpoint, place: RequestPlace) -> float:
-        reason = "allowance" if checkpoint.allowance.is_spent else "context"
-        try:
-            return await env.finish(checkpoint.state, checkpoint.workspace, reason)
-        except FocusError:
-            raise
-        except Exception as error:
-            raise EnvError(f"{place.name}: env.finish raised {error!r}") from error
+async def _ask(call: Callable[[], Awaitable[T]], method: str, where: str) -> T:
+    """One call of the environment; whatever goes wrong in it is an EnvError with its cause."""
+    stray = EnvError(f"{where}: env.{method} was cancelled from inside")
+    try:
+        with stray_cancellation(stray):
+            return await call()
+    except FocusError:
+        raise
+    except Exception as error:
+        raise EnvError(f"{where}: env.{method} raised {error!r}") from error
+
+
+async def _step(
+    env: Env, checkpoint: Checkpoint, action: Any, place: RequestPlace, held: list[Any]
+) -> StepResult:
+    before = checkpoint.state
+    state = await _ask(lambda: fork_state(env, before), "fork", place.name)
+    if state is not before:
+        held.append(state)
+    result = await _ask(lambda: env.step(state, action, checkpoint.workspace), "step", place.name)
+    if not isinstance(result, StepResult):
+        raise EnvError(f"{place.name}: env.step gave {result!r}, not a StepResult")
+    held[:] = [result.state]
+    return result
+
+
+async def _finish(env: Env, checkpoint: Checkpoint, place: RequestPlace) -> float:
+    reason = "allowance" if checkpoint.allowance.is_spent else "context"
+    return await _ask(
+        lambda: env.finish(checkpoint.state, checkpoint.workspace, reason), "finish", place.name
+    )
 
 
 def _check_result(generation: Generation, result: StepResult, place: RequestPlace) -> None:

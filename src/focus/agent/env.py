@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import anyio
+
+from focus._cancellation import to_its_end
+from focus.errors import EnvError
 from focus.problem import Message, Problem
 from focus.tokens import TokenIds
 
-__all__ = ("Env", "SegmentAction", "StepResult", "fork_state", "release_state")
+__all__ = (
+    "Env",
+    "SegmentAction",
+    "StepResult",
+    "fork_state",
+    "release_states",
+    "released_on_failure",
+)
+
+_RELEASE_S = 60.0
+"""Longest wait for one `release`; a collection must end even if a sandbox does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +68,9 @@ class Env(Protocol):
 
     States are immutable: `step` returns a new one, so any checkpoint can be continued
     more than once. Environments whose state lives outside the process also define
-    ``async fork(state) -> state`` and ``async release(state)``.
+    ``async fork(state) -> state`` and ``async release(state)``: `step` is then given a
+    fork and owns it, and each state that `reset` or `step` returned, and each fork of a
+    failed step, is released exactly once.
     """
 
     async def reset(self, problem: Problem) -> tuple[Any, tuple[Message, ...]]:
@@ -76,8 +95,43 @@ async def fork_state(env: Env, state: Any) -> Any:
     return state if fork is None else await fork(state)
 
 
-async def release_state(env: Env, state: Any) -> None:
-    """Let go of a state that will not be continued any more."""
+async def release_states(env: Env, states: Iterable[Any]) -> None:
+    """Let go of states that will not be continued any more: each one, whatever happens.
+
+    Cancelling the caller delays its cancellation until all are released.
+
+    Raises:
+        EnvError: `release` raised or took longer than a minute, for the first such state.
+    """
     release = getattr(env, "release", None)
-    if release is not None:
-        await release(state)
+    if release is not None and (todo := list(states)):
+        await to_its_end(_release_each(release, todo))
+
+
+async def _release_each(release: Callable[[Any], Awaitable[None]], states: list[Any]) -> None:
+    first: Exception | None = None
+    cancelled: asyncio.CancelledError | None = None
+    for state in states:
+        try:
+            with anyio.fail_after(_RELEASE_S):
+                await release(state)
+        except asyncio.CancelledError as error:  # the loop shuts down; the others still count
+            cancelled = error
+        except Exception as error:
+            first = first or error
+    if cancelled is not None:
+        raise cancelled
+    if first is not None:
+        raise EnvError(f"the environment's release raised {first!r}") from first
+
+
+@asynccontextmanager
+async def released_on_failure(env: Env) -> AsyncIterator[list[Any]]:
+    """A list of states that a failure of the block releases; else they stay the caller's."""
+    states: list[Any] = []
+    try:
+        yield states
+    except BaseException:
+        with suppress(EnvError):  # the block's own error says more
+            await release_states(env, states)
+        raise

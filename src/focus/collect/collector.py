@@ -6,12 +6,12 @@ from types import TracebackType
 from typing import Self
 
 from focus.agent import Agent, Env
-from focus.agent.env import release_state
+from focus.agent.env import release_states, released_on_failure
 from focus.checkpoint import Checkpoint
 from focus.collect.collection import Collection, Evaluation
 from focus.collect.driver import Driver
 from focus.collect.ledger import Ledger
-from focus.collect.rollout import release_steps, rollout
+from focus.collect.rollout import rollout
 from focus.credit import DirectBranchTd
 from focus.credit.base import Estimator
 from focus.critic import Critic
@@ -100,7 +100,6 @@ class Collector:
         self._begin("collect")
         self._check_law()
         identity = identity or Identity()
-        root = await self._agent.start(problem, self._env)
         driver = Driver(
             self._agent,
             self._env,
@@ -109,11 +108,12 @@ class Collector:
             name=_name(identity, problem),
             strict=not allow_partial,
         )
+        root = await self._agent.start(problem, self._env)
         tree = await driver.grow(self._header(problem, identity, root), root)
         if driver.first_error is not None:
             raise CollectionFailed(
-                f"problem {problem.id!r}: {len(driver.failures)} of "
-                f"{driver.expansions.started} expansions failed; first: {driver.first_error}",
+                f"problem {problem.id!r}: {len(driver.failures)} failures in "
+                f"{driver.expansions.started} expansions; first: {driver.first_error}",
                 driver.failures,
             ) from driver.first_error
         return self._settled(tree, driver)
@@ -125,13 +125,12 @@ class Collector:
             RequestError, EnvError, ProblemError: it could not be finished.
         """
         self._begin("evaluate")
+        name = f"{_name(identity or Identity(), problem)}/eval"
         root = await self._agent.start(problem, self._env)
-        try:
-            name = f"{_name(identity or Identity(), problem)}/eval"
+        async with released_on_failure(self._env) as held:
+            held.append(root.state)
             steps = await rollout(self._agent, self._env, root, name=name)
-            await release_steps(self._env, steps)
-        finally:
-            await release_state(self._env, root.state)
+        await release_states(self._env, [s.checkpoint.state for s in steps] + [root.state])
         last = steps[-1]
         full = last.checkpoint.context.ids()
         return Evaluation(

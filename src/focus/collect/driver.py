@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
+from focus._cancellation import siblings
 from focus.agent import Agent, Env, RequestPlace, Step
-from focus.agent.env import release_state
+from focus.agent.env import release_states
 from focus.checkpoint import Checkpoint
 from focus.collect.ledger import ExpansionCounts
 from focus.critic import Critic, render_context
-from focus.errors import CriticError, Failure, FatalError, FocusError
+from focus.errors import EnvError, Failure, FatalError, FocusError
 from focus.execution import RequestCounts
 from focus.records.records import CriticContext
 from focus.search import Done, Launch, PhaseReport, Scheduler, Search
@@ -84,10 +86,11 @@ class Driver:
         self.first_error: FocusError | None = None
         self.phases: tuple[PhaseReport, ...] = ()
         self._running: dict[int, Expansion] = {}
+        self._states: list[Any] = []
         self._scope = anyio.CancelScope()
 
     async def grow(self, header: TreeHeader, root: Checkpoint) -> Tree[Checkpoint]:
-        """Collect the tree below `root`.
+        """Collect the tree below `root`, and let go of every environment state.
 
         With `strict`, the first failure cancels what is in flight and ends the growth; the
         tree so far is returned and `first_error` says why.
@@ -95,14 +98,25 @@ class Driver:
         Raises:
             CriticError: the root could not be valued; no token was spent.
         """
-        (value,) = await self._score([root])
-        tree: Tree[Checkpoint] = Tree(header, root, value=value)
-        scheduler = Scheduler(
-            self._search, tree, remaining_tokens=lambda node: self._agent.room(tree[node].payload)
-        )
+        self._states.append(root.state)
+        try:
+            (value,) = await self._score([root])
+            tree: Tree[Checkpoint] = Tree(header, root, value=value)
+            scheduler = Scheduler(
+                self._search,
+                tree,
+                remaining_tokens=lambda node: self._agent.room(tree[node].payload),
+            )
+            await self._run(tree, scheduler)
+        finally:
+            self._abandon()
+            await self._release()
+        return tree
+
+    async def _run(self, tree: Tree[Checkpoint], scheduler: Scheduler) -> None:
         started = time.monotonic()
         try:
-            async with anyio.create_task_group() as group:
+            async with siblings() as group:
                 self._scope = group.cancel_scope
                 while True:
                     decision = scheduler.next(elapsed_s=time.monotonic() - started)
@@ -114,12 +128,8 @@ class Driver:
                         await self._settle(tree, scheduler, decision.expansion)
         finally:
             self.phases = tuple(scheduler.reports)
-            with anyio.CancelScope(shield=True):
-                await self._abandon()
-                await self._release(tree)
-        return tree
 
-    def _start(self, group: Any, tree: Tree[Checkpoint], launch: Launch) -> None:
+    def _start(self, group: TaskGroup, tree: Tree[Checkpoint], launch: Launch) -> None:
         expansion = Expansion(launch=launch)
         self._running[launch.expansion] = expansion
         self.expansions.started += 1
@@ -135,8 +145,8 @@ class Driver:
         expansion.values = [None] * len(expansion.steps)
         try:
             expansion.values = await self._values(expansion.steps)
-        except CriticError as error:
-            self._fail("prediction", expansion.launch, error)
+        except Exception as error:
+            self._fail("prediction", expansion.launch, _typed(error, expansion))
         expansion.ready.set()
 
     async def _sample(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
@@ -152,6 +162,7 @@ class Driver:
             )
             expansion.steps.append(step)
             checkpoint = step.checkpoint
+            self._states.append(checkpoint.state)
             if step.is_terminal:
                 return
             spent = launch.quota is not None and expansion.tokens >= launch.quota
@@ -230,14 +241,15 @@ class Driver:
 
     def _fail(self, stage: str, launch: Launch, error: FocusError) -> None:
         """Record a failure; a strict collection, or a fault that is fatal, ends here."""
-        self.failures.append(
-            Failure(stage, launch.expansion, launch.node, type(error).__name__, str(error))
-        )
+        self._note(stage, launch.expansion, launch.node, error)
         if self.first_error is None and (self._strict or isinstance(error, FatalError)):
             self.first_error = error
             self._scope.cancel()
 
-    async def _abandon(self) -> None:
+    def _note(self, stage: str, expansion: int, node: NodeId, error: FocusError) -> None:
+        self.failures.append(Failure(stage, expansion, node, type(error).__name__, str(error)))
+
+    def _abandon(self) -> None:
         """Close the books of expansions that never settled."""
         for expansion in self._running.values():
             self.requests.add(expansion.requests)
@@ -246,13 +258,17 @@ class Driver:
             else:
                 self.expansions.cancelled += 1
             self.expansions.lost_tokens += expansion.held_tokens
-            for step in expansion.steps:
-                await release_state(self._env, step.checkpoint.state)
         self._running.clear()
 
-    async def _release(self, tree: Tree[Checkpoint]) -> None:
-        for node in tree:
-            await release_state(self._env, node.payload.state)
+    async def _release(self) -> None:
+        """Release what was opened; the tree is grown, so trouble here is one more failure."""
+        states, self._states = self._states, []
+        try:
+            await release_states(self._env, states)
+        except EnvError as error:
+            self._note("release", -1, 0, error)
+            if self.first_error is None and self._strict:
+                self.first_error = error
 
 
 def _typed(error: Exception, expansion: Expansion) -> FocusError:

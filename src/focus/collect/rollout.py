@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import anyio
-
 from focus.agent import Agent, Env, RequestPlace, Step
-from focus.agent.env import release_state
+from focus.agent.env import release_states, released_on_failure
 from focus.checkpoint import Checkpoint
 from focus.execution import RequestCounts
 
@@ -34,7 +32,7 @@ async def rollout(
     version = agent.policy.version
     checkpoint = start
     steps: list[Step] = []
-    try:
+    async with released_on_failure(env) as held:
         while not steps or not steps[-1].is_terminal:
             place = RequestPlace(
                 tree=name,
@@ -46,14 +44,14 @@ async def rollout(
             )
             steps.append(await agent.advance(checkpoint, env, place=place))
             checkpoint = steps[-1].checkpoint
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await release_steps(env, steps)
-        raise
+            held.append(checkpoint.state)
     return steps
 
 
 async def release_steps(env: Env, steps: Sequence[Step]) -> None:
-    """Release the environment state of every step."""
-    for step in steps:
-        await release_state(env, step.checkpoint.state)
+    """Release the environment state of every step.
+
+    Raises:
+        EnvError: a release failed; the others are done.
+    """
+    await release_states(env, [step.checkpoint.state for step in steps])

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import anyio
 import anyio.to_thread
 
+from focus._cancellation import siblings
 from focus.collect import Collection
 from focus.collect.texts import edge_texts
 from focus.errors import ConfigError
@@ -223,7 +223,7 @@ class TrainingRun:
             note = f"{sum(c.ledger.tokens_generated for c in found.values())} tokens"
             self.report.stage(f"round {identity.round} collect", len(found), len(problems), note)
 
-        async with anyio.create_task_group() as group:
+        async with siblings() as group:
             for index, problem in enumerate(problems):
                 group.start_soon(one, index, problem)
         return [found[index] for index in range(len(problems))]

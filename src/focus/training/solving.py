@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
-
+from focus._cancellation import siblings
 from focus.agent import Agent
-from focus.agent.env import release_state
+from focus.agent.env import release_states, released_on_failure
 from focus.collect import Collector, release_steps, rollout
 from focus.critic import Critic, render_context
 from focus.execution import ExecutionServices
@@ -104,7 +103,7 @@ async def evaluate(
         if progress is not None:
             progress(len(outcomes), len(problems), sum(outcomes.values()) / len(outcomes))
 
-    async with anyio.create_task_group() as group:
+    async with siblings() as group:
         for index, problem in enumerate(problems):
             group.start_soon(solve, index, problem)
     in_order = [outcomes[index] for index in range(len(problems))]
@@ -131,7 +130,7 @@ async def gate_samples(
         agent = make_agent(policy, task, seed=seed, services=services)
         found[index] = await _visit(agent, critic, task, problem, name=f"gate-{seed}")
 
-    async with anyio.create_task_group() as group:
+    async with siblings() as group:
         for index, problem in enumerate(problems):
             group.start_soon(visit, index, problem)
     return [sample for index in range(len(problems)) for sample in found[index]]
@@ -141,17 +140,19 @@ async def _visit(
     agent: Agent, critic: Critic, task: Task, problem: Problem, *, name: str
 ) -> list[GateSample]:
     env = task.env_for(problem)
-    root = await agent.start(problem, env)
     name = f"{name}/{problem.key}"
-    steps = await rollout(agent, env, root, name=name)
-    checkpoints = [root, *(step.checkpoint for step in steps if not step.is_terminal)]
+    root = await agent.start(problem, env)
     outcomes = []
-    for depth, checkpoint in enumerate(checkpoints):
-        again = await rollout(agent, env, checkpoint, name=f"{name}/again-{depth}")
-        outcomes.append(again[-1].edge.reward)
-        await release_steps(env, again)
-    await release_steps(env, steps)
-    await release_state(env, root.state)
+    async with released_on_failure(env) as held:
+        held.append(root.state)
+        steps = await rollout(agent, env, root, name=name)
+        held += [step.checkpoint.state for step in steps]
+        checkpoints = [root, *(step.checkpoint for step in steps if not step.is_terminal)]
+        for depth, checkpoint in enumerate(checkpoints):
+            again = await rollout(agent, env, checkpoint, name=f"{name}/again-{depth}")
+            outcomes.append(again[-1].edge.reward)
+            await release_steps(env, again)
+    await release_states(env, held)
     contexts = [render_context(critic.renderer, agent.policy, c) for c in checkpoints]
     values = await critic.score(contexts)
     return [
