@@ -106,8 +106,10 @@ class Agent:
         Raises:
             EnvError: `reset` raised, or gave no pair of state and messages.
             ProblemError: the prompt leaves no room for one token.
+            RequestError: a policy that is served elsewhere could not read its version.
         """
         where = f"problem {problem.id!r}"
+        await self.execution.refresh(self.policy, name=f"refresh/{problem.key}")
         opened = await _ask(lambda: env.reset(problem), "reset", where)
         if not isinstance(opened, tuple) or len(opened) != 2:
             raise EnvError(f"{where}: env.reset gave {opened!r}, not (state, messages)")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import anyio
 
@@ -18,12 +21,14 @@ from focus.errors import (
 )
 from focus.execution.checks import check_generation, check_shape
 from focus.execution.services import ExecutionServices
-from focus.policies.base import Policy, RequestTag
+from focus.policies.base import Policy, Refreshable, RequestTag
 from focus.policies.faults import classify_exception
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
 
 __all__ = ("Execution", "Reply", "RequestCounts", "RetryPolicy")
+
+T = TypeVar("T")
 
 _MOST_DOUBLINGS = 64
 """More than any pause needs, and far below where a float overflows."""
@@ -53,6 +58,8 @@ class RetryPolicy:
 
     def allows(self, error: RequestError, tries: int) -> bool:
         """Whether to send again after `tries` tries, the last of which ended in `error`."""
+        if isinstance(error, Aborted) and error.is_final:
+            return False
         if isinstance(error, TransientError | Aborted):
             return tries < self.attempts
         return isinstance(error, CorruptReply) and tries < self.corrupt_attempts
@@ -160,16 +167,46 @@ class Execution:
         The name is fixed before the first try; a try adds its own number. A try past its
         deadline is cancelled, so one request never yields two replies.
         """
+
+        async def attempt(request: str) -> Generation:
+            tag = RequestTag(request=request, tree=tree)
+            return await self._try(policy, prefix, sampling, tag, version, counts)
+
+        generation, tries = await self._persist(attempt, name=name)
+        return Reply(generation, tries)
+
+    async def refresh(self, policy: Policy, *, name: str) -> None:
+        """Let a policy that is served elsewhere read which weights it stands for now.
+
+        Under the same permits, deadline and retries as a request; it is none, so no book
+        counts it. Other policies are left alone.
+
+        Raises:
+            RequestError: the server did not answer.
+        """
+        if not isinstance(policy, Refreshable):
+            return
+        remote = policy
+
+        async def attempt(request: str) -> None:
+            async with self.shared.pool.permit():
+                with self._limited("the policy's own refresh was cancelled"):
+                    return await remote.refresh()
+            raise TransientError(f"no answer within {self.deadline_s:g} s")
+
+        await self._persist(attempt, name=name)
+
+    async def _persist(self, attempt: Callable[[str], Awaitable[T]], *, name: str) -> tuple[T, int]:
+        """The first result of `attempt`, and the tries it took."""
         started, tries = time.monotonic(), 0
         while True:
             tries += 1
-            tag = RequestTag(request=f"{name}/{tries}", tree=tree)
+            request = f"{name}/{tries}"
             try:
-                generation = await self._try(policy, prefix, sampling, tag, version, counts)
-                return Reply(generation, tries)
+                return await attempt(request), tries
             except Exception as error:
                 fault = classify_exception(error).located(
-                    request=tag.request,
+                    request=request,
                     attempts=tries,
                     elapsed_s=round(time.monotonic() - started, 3),
                 )
@@ -214,7 +251,12 @@ class Execution:
         self, policy: Policy, prefix: TokenIds, sampling: Sampling, tag: RequestTag
     ) -> Generation:
         """What the policy answers within the deadline."""
-        stray = Aborted("the policy's own call was cancelled")
-        with anyio.move_on_after(self.deadline_s), stray_cancellation(stray):
+        with self._limited("the policy's own call was cancelled"):
             return await policy.generate(prefix, sampling, tag=tag)
         raise TransientError(f"no reply within {self.deadline_s:g} s")
+
+    @contextmanager
+    def _limited(self, stray: str) -> Iterator[None]:
+        """End the block quietly at the deadline, and with `Aborted` when others cancel it."""
+        with anyio.move_on_after(self.deadline_s), stray_cancellation(Aborted(stray)):
+            yield

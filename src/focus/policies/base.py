@@ -10,7 +10,7 @@ from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
 
-__all__ = ("Policy", "RequestTag")
+__all__ = ("Policy", "Refreshable", "RequestTag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +69,17 @@ class Policy(Protocol):
         self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
     ) -> Generation:
         """Sample one continuation of `prefix`."""
+        ...
+
+
+@runtime_checkable
+class Refreshable(Protocol):
+    """A policy whose weights live elsewhere and may have changed since the last tree."""
+
+    async def refresh(self) -> None:
+        """Make `version` the one served now. Called before each tree is rooted.
+
+        Raises:
+            RequestError: whoever serves them did not answer.
+        """
         ...
