@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from focus.tokens import LogProbs, TokenIds
-from focus.tree import Identity, NodeId
+from focus.tree import Identity, NodeId, Tree
 
 __all__ = ("ActorRecord", "CriticContext", "CriticRecord", "RecordKey")
 
@@ -29,6 +29,18 @@ class RecordKey:
     policy_version: str
     critic_version: str
 
+    @classmethod
+    def of(cls, tree: Tree[Any]) -> RecordKey:
+        """The key that every record of `tree` carries."""
+        header = tree.header
+        return cls(
+            identity=header.identity,
+            problem=header.problem.id,
+            key=header.problem.key,
+            policy_version=header.policy_version,
+            critic_version=header.critic_version,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorRecord:
@@ -47,7 +59,7 @@ class ActorRecord:
         outcome: mean outcome of finished leaves below; None if none finished.
         truncated: it ends in a leaf that ran out of allowance or context.
         temperature, top_p, top_k: the law the ids were drawn from.
-        request_ids: replies that the sampled ids came from.
+        request_ids: the reply that each of `nodes` came from.
     """
 
     source: RecordKey
@@ -118,6 +130,8 @@ class CriticRecord:
         count: branches or samples behind the target, ≥ 1.
         prior: the critic's own prediction at collection.
         depth: edges from the root.
+        truncated: a finished leaf below ran out of allowance or context, so the target
+            holds an outcome that was forced.
         diagnostics: estimator-specific numbers.
     """
 
@@ -128,4 +142,5 @@ class CriticRecord:
     count: int
     prior: float
     depth: int
+    truncated: bool = False
     diagnostics: Mapping[str, float] = field(default_factory=dict)

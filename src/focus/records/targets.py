@@ -1,0 +1,101 @@
+"""From a credited tree to the critic's regression targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from focus.credit.base import Credit
+from focus.errors import RecordError
+from focus.records.invariants import RANGE_SLACK, check_critic_export
+from focus.records.records import CriticContext, CriticRecord, RecordKey
+from focus.tree import NodeId, Tree
+
+__all__ = ("critic_records",)
+
+
+def critic_records(
+    tree: Tree[Any], credit: Credit, contexts: Mapping[NodeId, CriticContext]
+) -> tuple[CriticRecord, ...]:
+    """One record per target of `credit`, in node order, each checked against the tree.
+
+    The target is credit's own; only a rounding error of at most 1e-9 past an end of the
+    critic's range is taken back to that end.
+
+    Args:
+        tree: a settled tree.
+        credit: its targets; each must lie in ``tree.header.critic_range``.
+        contexts: what the critic read of each checkpoint when it was scored.
+
+    Raises:
+        RecordError: a target has no context or no prior, lies outside the critic's
+            range, or belongs to a terminal; no record is returned.
+
+    >>> from focus.credit.base import Target
+    >>> from focus.testing.trees import build_tree, end, fork
+    >>> tree = build_tree(fork(0.25, end(1.0), end(0.0)))
+    >>> credit = Credit(estimator="by hand", advantages={}, targets={0: Target(0.5, 2)})
+    >>> context = CriticContext(renderer="token_chunk/1", text="abc", ids=(1, 2, 3))
+    >>> [record] = critic_records(tree, credit, {0: context})
+    >>> record.target, record.count, record.prior
+    (0.5, 2, 0.25)
+    """
+    source = RecordKey.of(tree)
+    truncated = _truncated_below(tree)
+    records = tuple(
+        CriticRecord(
+            source=source,
+            node=node_id,
+            prior=_prior(tree, node_id),
+            context=_context(tree, contexts, node_id),
+            target=_within(tree.header.critic_range, target.value),
+            count=target.count,
+            depth=tree[node_id].depth,
+            truncated=node_id in truncated,
+            diagnostics=dict(credit.diagnostics.get(node_id, {})),
+        )
+        for node_id, target in sorted(credit.targets.items())
+    )
+    check_critic_export(records, tree, credit)
+    return records
+
+
+def _context(
+    tree: Tree[Any], contexts: Mapping[NodeId, CriticContext], node_id: NodeId
+) -> CriticContext:
+    if node_id not in contexts:
+        raise RecordError(_at(tree, node_id, "has a critic target and no stored context"))
+    return contexts[node_id]
+
+
+def _prior(tree: Tree[Any], node_id: NodeId) -> float:
+    if not 0 <= node_id < len(tree):
+        raise RecordError(_at(tree, node_id, f"has a target, but the tree has {len(tree)} nodes"))
+    value = tree[node_id].value
+    if value is None:
+        kind = "terminal" if tree[node_id].is_terminal else "checkpoint without critic value"
+        raise RecordError(_at(tree, node_id, f"has a critic target, but is a {kind} [C3]"))
+    return value
+
+
+def _at(tree: Tree[Any], node_id: NodeId, detail: str) -> str:
+    return f"problem {tree.header.problem.id!r}, node {node_id}: {detail}"
+
+
+def _within(bounds: tuple[float, float], value: float) -> float:
+    low, high = bounds
+    if low - RANGE_SLACK <= value <= high + RANGE_SLACK:
+        return min(max(value, low), high)
+    return value
+
+
+def _truncated_below(tree: Tree[Any]) -> set[NodeId]:
+    """Nodes with a finished leaf below that ran out of allowance or context."""
+    found: set[NodeId] = set()
+    for leaf in tree.terminals():
+        if tree[leaf].is_truncated:
+            current: NodeId | None = leaf
+            while current is not None and current not in found:
+                found.add(current)
+                current = tree[current].parent
+    return found
