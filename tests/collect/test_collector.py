@@ -433,3 +433,27 @@ async def test_an_unbranched_collection_is_an_evaluation() -> None:
     assert solution.prefix + solution.ids
     assert solution.tokens == STEPS + 1
     assert solution.outcome == float(solution.text.count("+") > solution.text.count("-"))
+
+
+async def test_copies_of_a_prompt_are_different_trees() -> None:
+    found = []
+    for name in (1, 2, 1):
+        collector = make_collector()
+        async with collector:
+            found.append(await collector.collect(Problem(id=name, prompt="Walk.")))
+    ids = [[node.incoming.ids for node in collection.tree.edges()] for collection in found]
+    assert ids[0] == ids[2] != ids[1]
+
+
+async def test_opening_outcomes_are_those_of_the_first_launches() -> None:
+    found = await collected(make_collector())
+    assert found.opening == 4
+    assert len(found.opening_outcomes) == 4
+    assert found.root_outcomes[:4] == found.opening_outcomes
+    assert all(s.node == 0 for s in found.tree.selections[:4])
+
+
+async def test_a_group_of_rollouts_is_an_opening_as_a_whole() -> None:
+    found = await collected(make_collector(search=Search.flat(9, concurrency=2)))
+    assert found.opening_outcomes == found.root_outcomes
+    assert len(found.opening_outcomes) == 9

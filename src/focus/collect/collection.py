@@ -8,7 +8,7 @@ from focus.checkpoint import Checkpoint
 from focus.collect.ledger import Ledger
 from focus.credit.base import Credit
 from focus.errors import Failure
-from focus.records.records import ActorRecord, CriticRecord
+from focus.records import ActorRecord, CriticRecord, Packing
 from focus.search import PhaseReport
 from focus.tokens import LogProbs, TokenIds
 from focus.tree import Tree
@@ -26,6 +26,8 @@ class Collection:
         actor: samples for the policy's trainer.
         critic: targets for the critic's trainer.
         ledger: tokens, requests, expansions, critic calls.
+        packing: how `actor` spreads the tree over samples.
+        opening: launches whose place no result could change (`Search.opening`).
         phases: what each phase of the search bought, and why it ended.
         failures: empty unless collected with ``allow_partial=True``.
     """
@@ -35,13 +37,26 @@ class Collection:
     actor: tuple[ActorRecord, ...]
     critic: tuple[CriticRecord, ...]
     ledger: Ledger
+    packing: Packing = "segment"
+    opening: int = 1
     phases: tuple[PhaseReport, ...] = ()
     failures: tuple[Failure, ...] = ()
 
     @property
     def root_outcomes(self) -> list[float]:
         """Outcomes of finished rollouts launched from the root, in launch order."""
-        started = {s.expansion for s in self.tree.selections if s.node == 0}
+        return self._outcomes({s.expansion for s in self.tree.selections if s.node == 0})
+
+    @property
+    def opening_outcomes(self) -> list[float]:
+        """The part of `root_outcomes` that the search could not select: a fair sample.
+
+        Later launches from the root are bought because earlier ones ended as they did.
+        """
+        first = self.tree.selections[: self.opening]
+        return self._outcomes({s.expansion for s in first if s.node == 0})
+
+    def _outcomes(self, started: set[int]) -> list[float]:
         return [
             self.tree.outcome(node)
             for node in self.tree.terminals()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from types import TracebackType
 from typing import Self
 
@@ -65,6 +66,11 @@ class Collector:
         self._packing = packing
         self._own = own
         self._state = "new"
+
+    @property
+    def agent(self) -> Agent:
+        """The agent; an integration compares its sampling law with its trainer's."""
+        return self._agent
 
     async def __aenter__(self) -> Self:
         if self._state != "new":
@@ -192,13 +198,20 @@ class Collector:
                 expansions=driver.expansions,
                 critic_calls=driver.critic_calls,
             ),
+            packing=self._packing,
+            opening=self._search.opening,
             phases=driver.phases,
             failures=tuple(driver.failures),
         )
 
 
 def _name(identity: Identity, problem: Problem) -> str:
-    return f"{identity.run}/{identity.round}/{identity.attempt}/{problem.key}"
+    """The tree's name, from which its requests take theirs and their seeds.
+
+    With the id, so that two copies of one prompt in a round are two trees.
+    """
+    digest = hashlib.sha256(f"{problem.id!r}/{problem.key}".encode()).hexdigest()[:32]
+    return f"{identity.run}/{identity.round}/{identity.attempt}/{digest}"
 
 
 def _one_returns(returns: Returns | None, search: Search, credit: Estimator) -> Returns:

@@ -131,6 +131,20 @@ class Search:
         """Token budget of all phases together; phases without one add nothing."""
         return sum(phase.tokens or 0 for phase in self.phases)
 
+    @property
+    def opening(self) -> int:
+        """Launches, from the first, that no result can move to another checkpoint.
+
+        Their outcomes are a fair sample of the policy: which of them exist, and where they
+        start, does not depend on how others ended.
+
+        >>> Search.two_phase(tokens=16_384, concurrency=4).opening, Search.flat(8).opening
+        (4, 8)
+        """
+        first = self.phases[0]
+        fixed = first.attempts if isinstance(first.allocator, RootOnly) else None
+        return max(self.concurrency, fixed or 0)
+
     @classmethod
     def two_phase(
         cls,
