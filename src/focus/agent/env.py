@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import anyio
 
-from focus._cancellation import to_its_end
+from focus._cancellation import stray_cancellation, to_its_end
 from focus.errors import EnvError
 from focus.problem import Message, Problem
 from focus.tokens import TokenIds
@@ -109,11 +109,12 @@ async def release_states(env: Env, states: Iterable[Any]) -> None:
 
 
 async def _release_each(release: Callable[[Any], Awaitable[None]], states: list[Any]) -> None:
+    stray = RuntimeError("cancelled from inside")
     first: Exception | None = None
     cancelled: asyncio.CancelledError | None = None
     for state in states:
         try:
-            with anyio.fail_after(_RELEASE_S):
+            with anyio.fail_after(_RELEASE_S), stray_cancellation(stray):
                 await release(state)
         except asyncio.CancelledError as error:  # the loop shuts down; the others still count
             cancelled = error

@@ -6,8 +6,10 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+import anyio
 import anyio.to_thread
 
+from focus._cancellation import stray_cancellation
 from focus.critic.batching import Coalescer
 from focus.errors import ConfigError, CriticError
 from focus.records.records import CriticContext
@@ -55,6 +57,7 @@ class Critic:
         value_range: tuple[float, float] = (0.0, 1.0),
         renderer: str = "token_chunk/1",
         batch: int = 64,
+        deadline_s: float = math.inf,
         fixed_value: float | None = None,
     ) -> None:
         low, high = value_range
@@ -62,11 +65,15 @@ class Critic:
             raise ConfigError(f"critic {version}: value_range {value_range} is empty")
         if batch < 1:
             raise ConfigError(f"critic {version}: batch must be >= 1, got {batch}")
+        if not deadline_s > 0:
+            raise ConfigError(f"critic {version}: deadline_s must be > 0, got {deadline_s}")
         self.version = version
         self.value_range = value_range
         self.renderer = renderer
         self.fixed_value = fixed_value
-        self._coalesced = Coalescer(predict, most=batch) if predict is not None else None
+        self._predict = predict
+        self._deadline_s = deadline_s
+        self._coalesced = Coalescer(self._answer, most=batch)
 
     @classmethod
     def constant(cls, value: float, *, value_range: tuple[float, float] = (0.0, 1.0)) -> Critic:
@@ -89,20 +96,35 @@ class Critic:
         value_range: tuple[float, float] = (0.0, 1.0),
         renderer: str = "token_chunk/1",
         batch: int = 64,
+        deadline_s: float = 600.0,
     ) -> Critic:
-        """Values from your own async function over a batch of contexts."""
+        """Values from your own async function over at most `batch` contexts at a time.
+
+        A call that takes longer than `deadline_s` is cancelled and fails.
+        """
         return cls(
-            predict, version=version, value_range=value_range, renderer=renderer, batch=batch
+            predict,
+            version=version,
+            value_range=value_range,
+            renderer=renderer,
+            batch=batch,
+            deadline_s=deadline_s,
         )
 
     @classmethod
     def local(cls, model: Predictor, *, batch: int = 64) -> Critic:
-        """Values from an in-process value model (needs the ``local`` extra)."""
+        """Values from an in-process value model (needs the ``local`` extra).
+
+        It stands for the model as it is now: once the model's version changes, it fails.
+        """
+        version = model.version
 
         async def predict(contexts: Sequence[CriticContext]) -> Sequence[float]:
+            if model.version != version:
+                raise CriticError(f"critic {version}: the model is now {model.version}")
             return await anyio.to_thread.run_sync(model.predict, contexts)
 
-        return cls(predict, version=model.version, renderer=model.renderer, batch=batch)
+        return cls(predict, version=version, renderer=model.renderer, batch=batch)
 
     async def score(self, contexts: Sequence[CriticContext]) -> list[float]:
         """One value per context.
@@ -113,8 +135,6 @@ class Critic:
         """
         if self.fixed_value is not None:
             return [self.fixed_value] * len(contexts)
-        if self._coalesced is None:
-            raise CriticError(f"critic {self.version} has nothing to predict with")
         for context in contexts:
             if context.renderer != self.renderer:
                 raise CriticError(
@@ -127,6 +147,15 @@ class Critic:
         except Exception as error:
             raise CriticError(f"critic {self.version}: prediction failed: {error!r}") from error
         return [self._checked(value, position) for position, value in enumerate(values)]
+
+    async def _answer(self, contexts: Sequence[CriticContext]) -> Sequence[float]:
+        """One call of the user's function, within the deadline."""
+        if self._predict is None:
+            raise CriticError(f"critic {self.version} has nothing to predict with")
+        stray = CriticError(f"critic {self.version}: the prediction was cancelled from inside")
+        with anyio.move_on_after(self._deadline_s), stray_cancellation(stray):
+            return await self._predict(contexts)
+        raise CriticError(f"critic {self.version}: no prediction in {self._deadline_s:g} s")
 
     def _checked(self, value: Any, position: int) -> float:
         low, high = self.value_range

@@ -26,9 +26,10 @@ class Coalescer(Generic[K]):
     """Turns concurrent calls into batches without a timer or a task of its own.
 
     The first caller runs its batch; callers that arrive meanwhile wait, and one of them
-    runs everything that gathered. Equal items within a batch are predicted once. An
-    error reaches exactly the callers whose items were in the failing batch; a cancelled
-    runner hands its batch to the next caller.
+    runs what gathered. Equal items within a batch are predicted once, at most `most` of
+    them per call of `predict`. An error reaches exactly the callers whose items were in
+    the failing batch; a cancelled runner hands its batch to the next caller. May serve
+    several event loops one after another, not two at a time.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class Coalescer(Generic[K]):
         self._turn = anyio.Event()
         try:
             unique = list(dict.fromkeys(item for entry in batch for item in entry.items))
-            values = await self._predict(unique)
-            known = dict(zip(unique, values, strict=True))
+            known: dict[K, float] = {}
+            for first in range(0, len(unique), self._most):
+                part = unique[first : first + self._most]
+                known.update(zip(part, await self._predict(part), strict=True))
             for entry in batch:
                 entry.values = [known[item] for item in entry.items]
         except Exception as error:

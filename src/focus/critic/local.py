@@ -15,6 +15,7 @@ from typing import Any
 
 from focus._extras import require
 from focus.errors import CriticError, StoreError
+from focus.models.weights import load_pretrained, stored_weights
 from focus.records.records import CriticContext
 from focus.tokens import TokenIds
 
@@ -83,10 +84,13 @@ class ValueModel:
     def from_pretrained(
         cls, folder: str | Path, *, version: str, tokenizer_hash: str
     ) -> ValueModel:
-        """A fresh critic on the backbone of a causal language model: V starts near 0.5."""
+        """A fresh critic on the backbone of a causal language model: V starts at 0.5.
+
+        Raises:
+            StoreError: the folder's weights cannot be read.
+        """
         torch = require("torch", extra="local")
-        transformers = require("transformers", extra="local")
-        backbone = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32)
+        backbone = load_pretrained("AutoModel", folder, dtype=torch.float32)
         head = torch.nn.Linear(backbone.config.hidden_size, 1)
         torch.nn.init.zeros_(head.weight)
         torch.nn.init.zeros_(head.bias)
@@ -116,20 +120,17 @@ class ValueModel:
         """Read what `save` wrote.
 
         Raises:
-            StoreError: no value model in that folder, or of another schema.
+            StoreError: no value model in that folder, damaged, or of another schema.
         """
-        safetensors = require("safetensors.torch", extra="local")
         folder = Path(folder)
-        try:
-            manifest = json.loads((folder / _MANIFEST).read_text())
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{folder}: no readable {_MANIFEST}: {error}") from error
-        if manifest.get("schema") != _SCHEMA:
-            raise StoreError(f"{folder}: schema {manifest.get('schema')!r}, expected {_SCHEMA!r}")
-        model = cls.from_pretrained(
-            folder, version=manifest["version"], tokenizer_hash=manifest["tokenizer_hash"]
-        )
-        model.head.load_state_dict(safetensors.load_file(folder / _HEAD))
+        manifest = _read_manifest(folder)
+        safetensors = require("safetensors.torch", extra="local")
+        with stored_weights(folder):
+            head = safetensors.load_file(folder / _HEAD)
+            model = cls.from_pretrained(
+                folder, version=manifest["version"], tokenizer_hash=manifest["tokenizer_hash"]
+            )
+            model.head.load_state_dict(head)
         return model
 
     def ids(self, context: CriticContext) -> TokenIds:
@@ -138,7 +139,7 @@ class ValueModel:
         Raises:
             CriticError: no ids, another renderer, or another tokenizer.
         """
-        if context.renderer != self.renderer or context.ids is None:
+        if context.renderer != self.renderer or not context.ids:
             raise CriticError(
                 f"critic {self.version} reads token ids of {self.renderer!r}, "
                 f"got {context.renderer!r}"
@@ -197,3 +198,22 @@ def batches(groups: Sequence[PrefixGroup], *, batch_tokens: int) -> list[list[Pr
         else:
             result.append([group])
     return result
+
+
+def _read_manifest(folder: Path) -> dict[str, str]:
+    manifest: Any
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{folder}: no readable {_MANIFEST}: {error}") from error
+    schema = manifest.get("schema") if isinstance(manifest, dict) else None
+    if schema != _SCHEMA:
+        raise StoreError(f"{folder}: schema {schema!r}, expected {_SCHEMA!r}")
+    for name in ("version", "renderer", "tokenizer_hash"):
+        if not isinstance(manifest.get(name), str):
+            raise StoreError(f"{folder}: {_MANIFEST} has no text {name!r}")
+    if manifest["renderer"] != ValueModel.renderer:
+        raise StoreError(
+            f"{folder}: reads {manifest['renderer']!r}, this version {ValueModel.renderer!r}"
+        )
+    return {name: manifest[name] for name in ("version", "renderer", "tokenizer_hash")}

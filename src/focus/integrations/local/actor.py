@@ -20,6 +20,7 @@ from typing import Any
 
 from focus._extras import require
 from focus.integrations.local.optimizer import clip_and_step, load_optimizer, save_optimizer
+from focus.models.weights import load_pretrained, stored_weights
 from focus.records.records import ActorRecord
 from focus.training.settings import ActorSettings
 
@@ -111,10 +112,14 @@ class ActorTrainer:
         save_optimizer(self.optimizer, folder, steps=self.steps)
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` wrote into this trainer."""
-        transformers = require("transformers", extra="local")
-        stored = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=self.model.dtype)
-        self.model.load_state_dict(stored.state_dict())
+        """Restore what `save` wrote into this trainer.
+
+        Raises:
+            StoreError: it is missing, damaged or of another model.
+        """
+        stored = load_pretrained("AutoModelForCausalLM", folder, dtype=self.model.dtype)
+        with stored_weights(folder):
+            self.model.load_state_dict(stored.state_dict())
         self.steps = load_optimizer(self.optimizer, folder)
 
 

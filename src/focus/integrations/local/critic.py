@@ -9,7 +9,9 @@ from typing import Any
 
 from focus._extras import require
 from focus.critic.local import ValueModel, batches, prefix_groups
+from focus.errors import StoreError
 from focus.integrations.local.optimizer import clip_and_step, load_optimizer, save_optimizer
+from focus.models.weights import stored_weights
 from focus.records.records import CriticRecord
 from focus.training.settings import CriticSettings
 
@@ -84,9 +86,16 @@ class CriticTrainer:
         save_optimizer(self.optimizer, folder, steps=self.steps)
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` wrote into this trainer."""
+        """Restore what `save` wrote into this trainer.
+
+        Raises:
+            StoreError: it is missing, damaged or of another model.
+        """
         stored = ValueModel.load(folder)
-        self.model.backbone.load_state_dict(stored.backbone.state_dict())
-        self.model.head.load_state_dict(stored.head.state_dict())
+        if stored.tokenizer_hash != self.model.tokenizer_hash:
+            raise StoreError(f"{folder}: the critic of tokenizer {stored.tokenizer_hash!r}")
+        with stored_weights(folder):
+            self.model.backbone.load_state_dict(stored.backbone.state_dict())
+            self.model.head.load_state_dict(stored.head.state_dict())
         self.model.version = stored.version
         self.steps = load_optimizer(self.optimizer, folder)

@@ -1,0 +1,212 @@
+"""Make the n-th call of environment, policy or critic fail, for every n there is."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from focus import (
+    AdmissionPool,
+    Agent,
+    Allowance,
+    Collection,
+    Collector,
+    Critic,
+    Execution,
+    ExecutionServices,
+    Problem,
+    RetryPolicy,
+    Sampling,
+    Search,
+    Segments,
+)
+from focus.errors import CollectionFailed, FocusError
+from focus.records.records import CriticContext
+from focus.testing.envs import LiveEnv, walk_script
+from focus.testing.policies import ScriptedPolicy
+
+PROBLEM = Problem(id="walk", prompt="Walk.")
+
+
+class Fuse:
+    """Raises at the n-th of all calls that pass it."""
+
+    def __init__(self, n: int, error: Callable[[], BaseException]) -> None:
+        self.calls = 0
+        self.n = n
+        self.error = error()
+
+    @property
+    def blown(self) -> bool:
+        return self.calls >= self.n
+
+    def burn(self) -> None:
+        self.calls += 1
+        if self.calls == self.n:
+            raise self.error
+
+
+class FusedEnv(LiveEnv):
+    """A live environment with a fuse; a call that fails has no effect but for a release."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        super().__init__()
+        self._fuse = fuse
+
+    async def reset(self, problem: Problem) -> Any:
+        self._fuse.burn()
+        return await super().reset(problem)
+
+    async def fork(self, state: Any) -> Any:
+        self._fuse.burn()
+        return await super().fork(state)
+
+    async def step(self, *args: Any) -> Any:
+        self._fuse.burn()
+        return await super().step(*args)
+
+    async def finish(self, *args: Any) -> Any:
+        self._fuse.burn()
+        return await super().finish(*args)
+
+    async def release(self, state: Any) -> None:
+        await super().release(state)
+        self._fuse.burn()
+
+
+class FusedPolicy(ScriptedPolicy):
+    def __init__(self, fuse: Fuse, decode_fuse: Fuse) -> None:
+        super().__init__(walk_script(7))
+        self._fuse = fuse
+        self._decode_fuse = decode_fuse
+
+    async def generate(self, *args: Any, **options: Any) -> Any:
+        self._fuse.burn()
+        return await super().generate(*args, **options)
+
+    def decode(self, *args: Any, **options: Any) -> str:
+        self._decode_fuse.burn()
+        return super().decode(*args, **options)
+
+
+def fused_critic(fuse: Fuse) -> Critic:
+    async def predict(contexts: Sequence[CriticContext]) -> list[float]:
+        fuse.burn()
+        return [0.5 + 0.02 * (c.text.count("+") - c.text.count("-")) for c in contexts]
+
+    return Critic.function(predict, version="fused")
+
+
+def attempt(part: str, fuse: Fuse, *, allow_partial: bool) -> Collection | BaseException:
+    """A collection, or what it raised; nothing is left open in either case."""
+    unlit = Fuse(0, RuntimeError)
+    env = FusedEnv(fuse if part == "env" else unlit)
+    services = ExecutionServices(AdmissionPool(2))
+
+    async def main() -> Collection:
+        agent = Agent(
+            FusedPolicy(fuse if part == "policy" else unlit, fuse if part == "decode" else unlit),
+            parser=Segments(3),
+            sampling=Sampling(seed=7),
+            allowance=Allowance(tokens=7),
+            execution=Execution(services=services, retry=RetryPolicy(base_s=0.0)),
+        )
+        collector = Collector(
+            agent=agent,
+            env=env,
+            search=Search.two_phase(tokens=30, concurrency=3),
+            critic=fused_critic(fuse if part == "critic" else unlit),
+        )
+        async with collector:
+            try:
+                return await collector.collect(PROBLEM, allow_partial=allow_partial)
+            finally:
+                (alone,) = asyncio.all_tasks()
+                assert alone is asyncio.current_task()
+
+    try:
+        result: Collection | BaseException = asyncio.run(main())
+    except Exception as error:
+        result = error
+    assert env.opened == env.released
+    pool = services.pool.statistics
+    assert (pool.in_use, pool.waiting) == (0, 0)
+    return result
+
+
+def causes(error: BaseException | None) -> list[BaseException]:
+    found = []
+    while error is not None:
+        found.append(error)
+        error = error.__cause__
+    return found
+
+
+@pytest.mark.parametrize("part", ["env", "policy", "decode", "critic"])
+def test_the_nth_fault_is_named_kept_as_the_cause_and_leaves_nothing_open(part: str) -> None:
+    for n in range(1, 1000):
+        fuse = Fuse(n, lambda: RuntimeError("blown"))
+        result = attempt(part, fuse, allow_partial=False)
+        if not fuse.blown:
+            assert isinstance(result, Collection)
+            assert result.ledger.balances
+            break
+        assert isinstance(result, FocusError) or result is fuse.error, repr(result)
+        assert fuse.error in causes(result), f"call {n}: {result!r} hides its cause"
+    assert n > 4
+
+
+@pytest.mark.parametrize("part", ["env", "policy", "decode", "critic"])
+def test_a_partial_tree_closes_its_books_whatever_failed(part: str) -> None:
+    kept = 0
+    for n in range(1, 1000):
+        fuse = Fuse(n, lambda: RuntimeError("blown"))
+        result = attempt(part, fuse, allow_partial=True)
+        if not fuse.blown:
+            break
+        if not isinstance(result, Collection):
+            assert fuse.error in causes(result)
+            continue
+        kept += 1
+        assert len(result.failures) == 1
+        assert "blown" in result.failures[0].message
+        assert result.ledger.balances
+        assert result.ledger.tokens_generated == (
+            result.tree.sampled_tokens() + result.ledger.tokens_wasted
+        )
+    assert kept > 2
+
+
+def test_a_release_that_fails_is_a_failure_of_the_collection() -> None:
+    class Stuck(LiveEnv):
+        async def release(self, state: Any) -> None:
+            await super().release(state)
+            raise OSError("stuck")
+
+    def collector() -> Collector:
+        agent = Agent(
+            ScriptedPolicy(walk_script(7)), parser=Segments(3), allowance=Allowance(tokens=7)
+        )
+        return Collector(agent=agent, env=Stuck(), search=Search.flat(3))
+
+    async def main(allow_partial: bool) -> Collection:
+        async with collector() as opened:
+            return await opened.collect(PROBLEM, allow_partial=allow_partial)
+
+    found = asyncio.run(main(True))
+    assert [(f.stage, f.kind) for f in found.failures] == [("release", "EnvError")]
+    assert len(found.tree.terminals()) == 3
+    with pytest.raises(CollectionFailed, match="stuck"):
+        asyncio.run(main(False))
+
+
+@pytest.mark.parametrize("part", ["env", "policy", "critic"])
+def test_a_stray_cancellation_hangs_nobody(part: str) -> None:
+    for n in range(1, 1000):
+        fuse = Fuse(n, asyncio.CancelledError)
+        result = attempt(part, fuse, allow_partial=True)
+        if not fuse.blown:
+            break
+        assert isinstance(result, Collection | FocusError), repr(result)
+    assert n > 4
