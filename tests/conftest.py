@@ -3,10 +3,15 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# Machines are shared: a slow example is no failure.
+settings.register_profile("focus", deadline=None)
+settings.load_profile("focus")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -70,7 +70,7 @@ class PromptFile:
         encode_source(source)
         text = dumps(
             [identity.run, identity.round, identity.attempt, source.problem],
-            what=f"problem id {source.problem!r}",
+            what="the problem's id",
         )
         return cls(identity.round, identity.attempt, hashlib.sha256(text).hexdigest()[:32])
 
@@ -97,6 +97,12 @@ class JsonlDirectory:
         fsync: also survive a power loss, at the price of two syncs per prompt.
         run: the only run whose records may enter; None takes the run of the first record.
         files: the file calls, replaced by tests of failing disks.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sink = JsonlDirectory(os.path.join(folder, "made", "later"))
+    ...     os.listdir(folder)
+    []
     """
 
     def __init__(
@@ -116,6 +122,11 @@ class JsonlDirectory:
 
     def __repr__(self) -> str:
         return f"JsonlDirectory({str(self.path)!r})"
+
+    @property
+    def run(self) -> str | None:
+        """The only run whose records may enter, if one was named."""
+        return self._run
 
     def write(self, records: Sequence[CriticRecord]) -> Path | None:
         """Store all critic records of one prompt; None, and no file, for no records.

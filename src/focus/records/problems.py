@@ -69,6 +69,14 @@ def read_problems(
 
     Raises:
         StoreError: the file is missing or unreadable.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(b'{"problem": "2+2?", "solution": "4"}\\n{"problem": "3+3?"}\\n')
+    ...     file.flush()
+    ...     found = read_problems(file.name)
+    >>> found.problems[0].label, found.bad_rows[0].line
+    ('4', 2)
     """
     problems: list[Problem] = []
     bad_rows: list[BadRow] = []

@@ -68,6 +68,14 @@ def save_tree(
     Raises:
         RecordError: label, metadata or a text cannot be stored as JSON.
         StoreError: the file cannot be written.
+
+    >>> import tempfile
+    >>> from focus.testing.trees import build_tree, end, fork
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "tree.json")
+    ...     save_tree(build_tree(fork(0.5, end(1.0))), path)
+    ...     load_tree(path)
+    Tree(problem='drawn', 2 nodes, 1 leaves)
     """
     target = Path(path)
     body = {
