@@ -1,0 +1,264 @@
+"""JSON over HTTP with one server: bounded, checked, and without secrets in its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import weakref
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import httpx
+
+from focus.errors import (
+    ConfigError,
+    CorruptReply,
+    RecordError,
+    Refused,
+    RequestError,
+    SchemaError,
+    TransientError,
+)
+from focus.policies.faults import classify_status
+from focus.records import strict_json
+
+__all__ = ("HttpServer", "JsonServer")
+
+_MOST_REPLY_BYTES = 64 * 2**20
+_MOST_ERROR_BYTES = 4096
+_CONNECT_S = 10.0
+
+
+class JsonServer(Protocol):
+    """Whatever carries JSON to one server and back; failures are request errors.
+
+    Attributes:
+        url: the server's address as errors may show it, without secrets.
+    """
+
+    @property
+    def url(self) -> str: ...
+
+    async def post(
+        self, path: str, payload: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """The JSON value that answers `payload`; text where the body is none (an empty one)."""
+        ...
+
+    async def get(self, path: str) -> Any:
+        """The JSON value at `path`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what it made itself."""
+        ...
+
+
+class HttpServer:
+    """One server behind one address; nothing else is ever contacted.
+
+    Redirects and proxies from the environment are not followed. Bodies come uncompressed,
+    are counted while they arrive and cut off at `most_bytes`; JSON is read strictly (no NaN,
+    no repeated key, bounded depth and digits). There is no read timeout: the caller's
+    deadline rules (:class:`focus.execution.Execution`).
+
+    A client of its own is made on first use, one per event loop, and closed by `aclose`; a
+    passed-in client is borrowed.
+
+    Args:
+        url: http(s) address, perhaps with a path; ``user:password@`` is sent as basic
+            authentication and shown nowhere.
+        api_key: bearer token, sent to this server only and shown nowhere.
+        client: used instead of an own one; never closed.
+        most_bytes: largest reply body.
+
+    Raises:
+        ConfigError: the address is no http(s) URL, or names two kinds of credentials.
+
+    >>> HttpServer("http://me:secret@localhost:30000/", api_key=None)
+    HttpServer('http://localhost:30000')
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        client: httpx.AsyncClient | None = None,
+        most_bytes: int = _MOST_REPLY_BYTES,
+    ) -> None:
+        address = _address(url)
+        if api_key and address.userinfo:
+            raise ConfigError("give either an api_key or credentials in the URL, not both")
+        self._address = address.copy_with(username=None, password=None, query=None, fragment=None)
+        self._auth = _Secret(address, api_key)
+        self._borrowed = client
+        self._most_bytes = most_bytes
+        self._own: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def __repr__(self) -> str:
+        return f"HttpServer({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The address without credentials and trailing slash."""
+        return str(self._address).rstrip("/")
+
+    async def post(
+        self, path: str, payload: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """Send a JSON object and read the JSON value that answers it.
+
+        An empty body is the empty text.
+
+        Raises:
+            TransientError: not reached, cut off, or a status that may pass.
+            CorruptReply: a body that is compressed, too large or no strict JSON.
+            Refused, FatalError: any other status, redirects included, or a payload that is
+                no JSON.
+        """
+        try:
+            content = strict_json.dumps(payload, what=f"the request to {self.url}{path}")
+        except RecordError as error:
+            raise Refused(str(error)) from error
+        return await self._exchange("POST", path, content, headers or {})
+
+    async def get(self, path: str) -> Any:
+        """The JSON value at `path`.
+
+        Raises:
+            RequestError: as `post`.
+        """
+        return await self._exchange("GET", path, None, {})
+
+    async def aclose(self) -> None:
+        """Close this loop's own client; a borrowed one stays open."""
+        client = self._own.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._borrowed is not None:
+            return self._borrowed
+        loop = asyncio.get_running_loop()
+        client = self._own.get(loop)
+        if client is None:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+            client = self._own[loop] = httpx.AsyncClient(limits=limits, trust_env=False)
+        return client
+
+    async def _exchange(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> Any:
+        where = f"{method} {self.url}{path}"
+        # Raised outside the handlers: frames below hold headers and bodies, keys and all.
+        fault: RequestError | None = None
+        try:
+            async with self._answer(method, path, content, headers) as response:
+                fault = await self._status_fault(response, where)
+                if fault is None:
+                    return _parsed(await self._body(response, where))
+        except httpx.TransportError as error:
+            text, cause = str(error), type(error)(str(error))
+            fault = TransientError(f"{where}: {type(error).__name__}" + (text and f": {text}"))
+            fault.__cause__ = cause
+        except SchemaError as error:
+            text = self._auth.redacted(str(error)[:_MOST_ERROR_BYTES])[:500]
+            fault = CorruptReply(f"{where}: {text}")
+        except CorruptReply as error:
+            fault = error.with_traceback(None)
+        raise fault
+
+    @asynccontextmanager
+    async def _answer(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[httpx.Response]:
+        fixed = {"accept": "application/json", "accept-encoding": "identity"}
+        if content is not None:
+            fixed["content-type"] = "application/json"
+        async with self._client().stream(
+            method,
+            self.url + path,
+            content=content,
+            headers={**headers, **fixed},
+            auth=self._auth,
+            follow_redirects=False,
+            timeout=httpx.Timeout(None, connect=_CONNECT_S),
+        ) as response:
+            yield response
+
+    async def _status_fault(self, response: httpx.Response, where: str) -> RequestError | None:
+        if response.is_success:
+            return None
+        head = bytearray()
+        if _encoding(response) is None:
+            async for chunk in response.aiter_bytes():
+                head += chunk
+                if len(head) >= _MOST_ERROR_BYTES:
+                    break
+        text = head[:_MOST_ERROR_BYTES].decode("utf-8", "replace")
+        text = self._auth.redacted(re.sub(r"[\s\x00-\x1f]+", " ", text).strip())
+        fault = classify_status(response.status_code, body=text, headers=response.headers)
+        if fault is not None:
+            fault.message = f"{where}: {fault.message}"
+        return fault
+
+    async def _body(self, response: httpx.Response, where: str) -> bytes:
+        encoding = _encoding(response)
+        if encoding is not None:
+            raise CorruptReply(f"{where}: the reply is encoded as {encoding[:40]!r}, unasked for")
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > self._most_bytes:
+                raise CorruptReply(f"{where}: the reply exceeds {self._most_bytes} bytes")
+        return bytes(body)
+
+
+class _Secret(httpx.Auth):
+    """Credentials of one server; they appear in its requests and nowhere else."""
+
+    def __init__(self, address: httpx.URL, api_key: str | None) -> None:
+        self._secrets = [part for part in (api_key, address.password) if part]
+        self._basic = httpx.BasicAuth(address.username, address.password)
+        self._kind = "bearer" if api_key else "basic" if address.userinfo else "none"
+
+    def auth_flow(self, request: httpx.Request) -> Any:
+        if self._kind == "bearer":
+            request.headers["authorization"] = f"Bearer {self._secrets[0]}"
+        if self._kind == "basic":
+            yield from self._basic.auth_flow(request)
+        else:
+            yield request
+
+    def redacted(self, text: str) -> str:
+        """`text` with every secret that a server echoed taken out."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def _address(url: str) -> httpx.URL:
+    try:
+        address = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError) as error:
+        raise ConfigError(f"not a URL ({type(error).__name__})") from None
+    if address.scheme not in ("http", "https") or not address.host:
+        raise ConfigError(
+            f"expected an address such as http://127.0.0.1:30000, got one with scheme "
+            f"{address.scheme!r} and host {address.host!r}"
+        )
+    return address
+
+
+def _encoding(response: httpx.Response) -> str | None:
+    """How the body is compressed, though we asked for none; None when it is not."""
+    encoding: str = response.headers.get("content-encoding", "identity")
+    return None if encoding == "identity" else encoding
+
+
+def _parsed(body: bytes) -> Any:
+    return strict_json.loads(body, where="the reply") if body.strip() else ""

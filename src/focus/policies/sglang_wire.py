@@ -1,0 +1,205 @@
+"""What SGLang's /generate takes and gives, as values; no network here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from focus.errors import Aborted, CorruptReply
+from focus.policies.faults import classify_status
+from focus.sampling import Sampling
+from focus.tokens import FinishReason, Generation, LogProbs, TokenIds
+
+__all__ = ("Asked", "generate_payload", "read_reply")
+
+_NEUTRAL = {
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""Sent with every request: a server may have preferences, and the law must be ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a reply is checked against.
+
+    Attributes:
+        rid: the request's name on the wire.
+        name: the request's name in FOCUS.
+        prompt_tokens: length of the prefix that was sent.
+        version: weights to assume when the server reports none; None refuses such a reply.
+    """
+
+    rid: str
+    name: str
+    prompt_tokens: int
+    version: str | None = None
+
+
+def generate_payload(
+    prefix: Sequence[int], sampling: Sampling, *, max_tokens: int, rid: str
+) -> dict[str, Any]:
+    """The body of one request: exact ids in, log-probs of the sampled ids asked for.
+
+    Log-probs of the prompt are never asked for: from position 0 they would switch the
+    server's prefix cache off.
+
+    >>> payload = generate_payload((1, 2), Sampling(seed=7), max_tokens=3, rid="r")
+    >>> payload["input_ids"], payload["sampling_params"]["top_k"]
+    ([1, 2], -1)
+    """
+    temperature, top_p, top_k = sampling.law
+    params: dict[str, Any] = {
+        "max_new_tokens": max_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": -1 if top_k is None else top_k,
+        **_NEUTRAL,
+    }
+    if sampling.stop:
+        params["stop_token_ids"] = list(sampling.stop)
+    if sampling.seed is not None:
+        params["sampling_seed"] = sampling.seed
+    return {
+        "rid": rid,
+        "input_ids": list(prefix),
+        "sampling_params": params,
+        "return_logprob": True,
+    }
+
+
+def read_reply(body: Any, asked: Asked) -> Generation:
+    """The generation in a 200 reply, taken from ``meta_info.output_token_logprobs`` alone.
+
+    Text is never read: it may be cut where the ids are not.
+
+    Raises:
+        Aborted: the server ended the request early, however little else the reply holds.
+        CorruptReply: another type where a field is read, a missing or impossible value,
+            counts that disagree, the reply to another request, or a stop that no id shows.
+        RequestError: an error object with an HTTP code of its own.
+    """
+    meta = _meta(body)
+    finish = _finish(meta, asked)
+    _check_echo(meta, asked)
+    ids, log_probs = _pairs(meta)
+    _check_count(meta, "completion_tokens", len(ids))
+    _check_count(meta, "prompt_tokens", asked.prompt_tokens)
+    if finish is FinishReason.STOP:
+        _check_stop(meta["finish_reason"].get("matched"), ids)
+    return Generation(
+        ids=ids,
+        log_probs=log_probs,
+        finish=finish,
+        version=_version(meta, asked),
+        request_id=asked.name,
+        cached_tokens=_cached(meta, asked.prompt_tokens),
+    )
+
+
+def _meta(body: Any) -> Mapping[str, Any]:
+    if not isinstance(body, Mapping):
+        raise CorruptReply(f"the reply is {_shown(body)}, not an object")
+    if "meta_info" not in body:
+        raise _error_object(body)
+    meta = body["meta_info"]
+    if not isinstance(meta, Mapping):
+        raise CorruptReply(f"meta_info is {_shown(meta)}, not an object")
+    return meta
+
+
+def _error_object(body: Mapping[str, Any]) -> Exception:
+    """An error sent with status 200: what its own code says, else a corrupt reply."""
+    inner = body.get("error")
+    error = inner if isinstance(inner, Mapping) else body
+    code, message = error.get("code"), str(error.get("message", inner))[:500]
+    if isinstance(code, int) and 400 <= code < 600:
+        return classify_status(code, body=message) or CorruptReply(message)
+    names = [str(name)[:40] for name in list(body)[:8]]
+    return CorruptReply(f"the reply has no meta_info but {names}: {message}")
+
+
+def _finish(meta: Mapping[str, Any], asked: Asked) -> FinishReason:
+    reason = meta.get("finish_reason")
+    kind = reason.get("type") if isinstance(reason, Mapping) else None
+    if kind == "abort":
+        message = str(reason.get("message") or "no reason given")[:500] if reason else ""
+        raise Aborted(f"the server aborted the request: {message}", request_id=asked.name)
+    if kind not in ("stop", "length"):
+        raise CorruptReply(f"finish reason {_shown(reason)}")
+    return FinishReason(kind)
+
+
+def _check_echo(meta: Mapping[str, Any], asked: Asked) -> None:
+    echoed = meta.get("id", asked.rid)
+    if echoed != asked.rid:
+        raise CorruptReply(f"this is the reply to request {_shown(echoed)}, not to {asked.rid!r}")
+
+
+def _pairs(meta: Mapping[str, Any]) -> tuple[TokenIds, LogProbs]:
+    pairs = meta.get("output_token_logprobs")
+    if not isinstance(pairs, list):
+        raise CorruptReply(f"output_token_logprobs is {_shown(pairs)}; there are no exact ids")
+    ids, log_probs = [], []
+    for position, pair in enumerate(pairs):
+        if not isinstance(pair, list) or len(pair) < 2:
+            raise CorruptReply(f"entry {_shown(pair)} at position {position} is no [log-prob, id]")
+        log_probs.append(_log_prob(pair[0], position))
+        if type(pair[1]) is not int:
+            raise CorruptReply(f"id {_shown(pair[1])} at position {position} is not a token id")
+        ids.append(pair[1])
+    return tuple(ids), tuple(log_probs)
+
+
+def _log_prob(value: Any, position: int) -> float:
+    is_small = type(value) is int and abs(value) < 2**53
+    if is_small or (type(value) is float and math.isfinite(value)):
+        return float(value)
+    raise CorruptReply(f"log-prob {_shown(value)} at position {position}")
+
+
+def _check_count(meta: Mapping[str, Any], name: str, count: int) -> None:
+    told = meta.get(name, count)
+    if type(told) is not int or told != count:
+        raise CorruptReply(f"{name} is {_shown(told)} where there are {count}")
+
+
+def _check_stop(matched: Any, ids: TokenIds) -> None:
+    """We send stop ids only, so a stop shows in the last id.
+
+    Anything else was cut from a longer reply, or is the server's name for a failure.
+    """
+    if matched is None or (type(matched) is int and ids[-1:] == (matched,)):
+        return
+    raise CorruptReply(f"stopped at {_shown(matched)}, but the ids end in {ids[-1:]}")
+
+
+def _version(meta: Mapping[str, Any], asked: Asked) -> str:
+    told = meta.get("weight_version", asked.version)
+    if (isinstance(told, str) and len(told) <= 200) or type(told) is int:
+        return str(told)
+    raise CorruptReply(
+        "the reply names no weight_version; pass version= to vouch for the server's weights"
+        if told is None
+        else f"weight_version is {_shown(told)}"
+    )
+
+
+def _cached(meta: Mapping[str, Any], prompt_tokens: int) -> int | None:
+    cached = meta.get("cached_tokens")
+    if cached is None or (type(cached) is int and 0 <= cached <= prompt_tokens):
+        return cached
+    raise CorruptReply(f"cached_tokens is {_shown(cached)} of {prompt_tokens} prompt tokens")
+
+
+def _shown(value: Any) -> str:
+    """A value's head, however large or hostile it is."""
+    if isinstance(value, str):
+        return repr(value[:80])
+    if isinstance(value, list | Mapping):
+        return f"{type(value).__name__} of {len(value)}"
+    return repr(value)[:80]
