@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ("TransformersPolicy",)
 
-_KV_CACHE_BYTES = 512 * 2**20
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
@@ -51,7 +50,8 @@ class TransformersPolicy:
         dtype: "float32", "bfloat16", …; None is float32 on the CPU and the checkpoint's own
             elsewhere.
         max_batch: most requests that run at once; more wait.
-        kv_cache_tokens: tokens kept for reuse; None fills 512 MiB, 0 keeps none.
+        kv_cache_tokens: tokens kept for reuse; 0 keeps none, None fills 512 MiB or, on a GPU,
+            a quarter of what is free.
         threads: CPU threads of the worker; None leaves torch's setting alone.
         version: name of these weights; None is the folder's name and a digest of them.
         train_temperature: what the learner divides logits by.
@@ -96,21 +96,22 @@ class TransformersPolicy:
         self._context_limit = context_limit_of(self._model)
         self._ends = end_ids(self._model, self._tokenizer)
         self._tokenizer_hash = tokenizer_hash(self._tokenizer)
-        self._version = version or content_version(folder)
         self._train_temperature = train_temperature
         runner = Runner(self._model, context_limit=self._context_limit)
-        capacity = kv_cache_tokens
-        if capacity is None:
-            capacity = _KV_CACHE_BYTES // runner.slots.bytes_per_token
+        capacity = runner.default_cache_tokens() if kv_cache_tokens is None else kv_cache_tokens
         self._batcher = Batcher(
-            runner, max_batch=max_batch, cache=PrefixCache(capacity), threads=threads
+            runner,
+            version=version or content_version(folder),
+            max_batch=max_batch,
+            cache=PrefixCache(capacity),
+            threads=threads,
         )
         self._stop_at_exit = weakref.finalize(self, self._batcher.close)
 
     @property
     def version(self) -> str:
         """The weights now in use."""
-        return self._version
+        return self._batcher.version
 
     @property
     def context_limit(self) -> int:
@@ -182,7 +183,6 @@ class TransformersPolicy:
             max_tokens=self._room(prefix, sampling.max_tokens),
             ends=self._ends.union(sampling.stop or ()),
             uniforms=random.Random(sampling.seed),
-            version=self._version,
             request_id=tag.request if tag else "",
         )
         self._batcher.submit(request)
@@ -223,9 +223,17 @@ class TransformersPolicy:
         from focus.policies._engine.loading import install_weights, read_weights
 
         state = read_weights(weights)
-        with self._batcher.paused():
+        with self._batcher.changing_to(version):
             install_weights(self._model, state)
-            self._version = version
+
+    def flush_cache(self) -> None:
+        """Forget the keys and values kept for reuse.
+
+        Raises:
+            LifecycleError: requests are running.
+        """
+        with self._batcher.changing_to(self.version):
+            pass  # keys and values go with the weights that made them
 
     def close(self) -> None:
         """Stop the worker; what still runs is aborted. Safe to call twice."""

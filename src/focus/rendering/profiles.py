@@ -9,7 +9,7 @@ from typing import Any
 from focus.errors import ConfigError, ProblemError
 from focus.problem import Message
 from focus.rendering.chat import refuse_control_tokens, render_chat
-from focus.rendering.tokenizers import encode
+from focus.rendering.tokenizers import lock_of
 from focus.tokens import TokenIds
 
 __all__ = ("PROFILES", "Profile", "profile_named")
@@ -65,9 +65,9 @@ def _render_text(
     _refuse_tools("text", tools)
     for message in messages:
         refuse_control_tokens(tokenizer, message)
-    ids = encode(tokenizer, "\n\n".join(message.content for message in messages))
-    first = getattr(tokenizer, "bos_token_id", None)
-    ids = ids if first is None else (int(first), *ids)
+    text = "\n\n".join(message.content for message in messages)
+    with lock_of(tokenizer):
+        ids = tuple(tokenizer.encode(text))
     if not ids:
         raise ProblemError("the prompt is empty")
     return ids
@@ -86,4 +86,5 @@ PROFILES: dict[str, Profile] = {
     )
 }
 """token_chunk: chat template, no tools, replies continued as exact ids.
-text: the messages' contents alone, for base models without a template."""
+text: the messages' contents alone, after the tokenizer's own start token if it adds one; for base
+models without a template."""

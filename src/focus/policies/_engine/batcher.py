@@ -33,8 +33,15 @@ class Batcher:
     """
 
     def __init__(
-        self, runner: Runner, *, max_batch: int, cache: PrefixCache, threads: int | None
+        self,
+        runner: Runner,
+        *,
+        version: str,
+        max_batch: int,
+        cache: PrefixCache,
+        threads: int | None,
     ) -> None:
+        self.version = version
         self._runner = runner
         self._cache = cache
         self._max_batch = max_batch
@@ -56,6 +63,7 @@ class Batcher:
         with self._condition:
             if self._is_closed:
                 raise LifecycleError("this TransformersPolicy is closed")
+            request.version = self.version
             self._open.add(request)
             self._waiting.append(request)
             if self._worker is None:
@@ -75,8 +83,10 @@ class Batcher:
             worker.join()
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def changing_to(self, version: str) -> Iterator[None]:
         """Hold the model still while its weights change; the prefix cache is dropped.
+
+        Requests submitted after the block run, and report, the new version.
 
         Raises:
             LifecycleError: requests are running.
@@ -90,6 +100,7 @@ class Batcher:
             self._condition.wait_for(lambda: not self._open)
             self._cache.clear()
             yield
+            self.version = version
 
     @property
     def counters(self) -> Counters:

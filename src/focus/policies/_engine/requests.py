@@ -25,8 +25,8 @@ class Request:
         max_tokens: most ids to sample.
         ends: ids that complete the reply.
         uniforms: this request's own stream.
-        version: weights it runs on.
         request_id: name it reports.
+        version: weights it runs on; set when it is submitted.
         future: where the reply goes.
         cached: prefix tokens whose keys and values were reused.
         pieces: those keys and values, until they are copied to its slot.
@@ -38,8 +38,8 @@ class Request:
     max_tokens: int
     ends: frozenset[int]
     uniforms: random.Random
-    version: str
     request_id: str
+    version: str = ""
     future: Future[Generation] = field(default_factory=Future)
     cached: int = 0
     pieces: list[torch.Tensor] = field(default_factory=list)

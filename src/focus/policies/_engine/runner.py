@@ -41,6 +41,13 @@ class Runner:
         self.slots = SlotCache(model.config.get_text_config().num_hidden_layers)
         self._check()
 
+    def default_cache_tokens(self) -> int:
+        """How many tokens fit in 512 MiB or, on a GPU, in a quarter of its free memory."""
+        room = 512 * 2**20
+        if self.device.type == "cuda":
+            room = torch.cuda.mem_get_info(self.device)[0] // 4
+        return room // self.slots.bytes_per_token
+
     @torch.inference_mode()
     def run(
         self, first: int, suffixes: Sequence[Sequence[int]], starts: Sequence[int]
