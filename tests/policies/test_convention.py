@@ -1,0 +1,115 @@
+"""The probe of log-prob conventions: right, or unclear; never wrong."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from focus.errors import CorruptReply
+from focus.policies.base import RequestTag
+from focus.policies.convention import LogProbConvention, judge, probe_convention
+from focus.problem import Message
+from focus.sampling import Sampling
+from focus.tokens import FinishReason, Generation, TokenIds
+
+PROCESSED, RAW, DIVIDED, UNCLEAR = LogProbConvention
+
+logits = st.lists(st.floats(-6, 6), min_size=2, max_size=40)
+temperatures = st.sampled_from([0.3, 0.5, 0.7, 1.5, 2.0])
+
+
+def log_softmax(values: Sequence[float]) -> list[float]:
+    top = max(values)
+    total = math.log(math.fsum(math.exp(value - top) for value in values)) + top
+    return [value - total for value in values]
+
+
+def reported(z: Sequence[float], temperature: float, convention: LogProbConvention) -> list[float]:
+    if convention is PROCESSED:
+        return log_softmax([value / temperature for value in z])
+    scale = temperature if convention is DIVIDED else 1.0
+    return [value / scale for value in log_softmax(z)]
+
+
+class OneStep:
+    """A policy of one distribution that reports by a convention."""
+
+    version, context_limit, train_temperature, tokenizer_hash = "one", None, 1.0, ""
+
+    def __init__(self, z: Sequence[float], convention: LogProbConvention) -> None:
+        self.z = z
+        self.convention = convention
+        self.vocab_size: int | None = len(z)
+        self.requests = 0
+
+    def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Any:
+        return (0,)
+
+    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
+        return ""
+
+    async def generate(
+        self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
+    ) -> Generation:
+        self.requests += 1
+        temperature, _, _ = sampling.law
+        law = [math.exp(value) for value in reported(self.z, temperature, PROCESSED)]
+        rng = random.Random(f"{temperature}/{sampling.seed}")
+        (token,) = rng.choices(range(len(law)), law)
+        value = reported(self.z, temperature, self.convention)[token]
+        return Generation((token,), (value,), FinishReason.LENGTH, self.version)
+
+
+@given(z=logits, temperature=temperatures, convention=st.sampled_from([PROCESSED, RAW, DIVIDED]))
+def test_whatever_was_seen_the_truth_is_never_ruled_out(
+    z: list[float], temperature: float, convention: LogProbConvention
+) -> None:
+    plain = dict(enumerate(reported(z, 1.0, convention)))
+    tempered = dict(enumerate(reported(z, temperature, convention)))
+    for seen in (plain.keys(), list(plain)[:1]):
+        verdict = judge(
+            {token: plain[token] for token in seen},
+            tempered,
+            temperature=temperature,
+            vocab_size=len(z),
+        )
+        assert verdict in (convention, UNCLEAR)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("vocab_size", [4, None])
+@pytest.mark.parametrize("convention", [PROCESSED, RAW, DIVIDED])
+async def test_a_hesitating_model_is_told_apart(
+    convention: LogProbConvention, vocab_size: int | None
+) -> None:
+    policy = OneStep((0.0, 1.0, 1.5, -1.0), convention)
+    policy.vocab_size = vocab_size
+    assert await probe_convention(policy, (0,)) is convention
+    assert policy.requests <= 64
+
+
+@pytest.mark.anyio
+async def test_a_certain_model_tells_nothing() -> None:
+    policy = OneStep((0.0, 60.0), PROCESSED)
+    assert await probe_convention(policy, (0,)) is UNCLEAR
+    assert policy.requests == 64
+
+
+@pytest.mark.anyio
+async def test_two_log_probs_for_one_id_are_corrupt() -> None:
+    """B26: what depends on the order of requests is no log-prob of the sampled law."""
+
+    class Drifting(OneStep):
+        async def generate(self, *args: Any, **options: Any) -> Generation:
+            reply = await super().generate(*args, **options)
+            drift = -3.0 - 2.0 * self.requests
+            return Generation(reply.ids, (drift,), reply.finish, reply.version)
+
+    with pytest.raises(CorruptReply, match="has log-prob"):
+        await probe_convention(Drifting((0.0, 60.0), RAW), (0,))
