@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from focus.errors import Aborted, ConfigError, CorruptReply, LifecycleError, Refused
 from focus.policies.base import Policy, RequestTag
@@ -348,6 +350,15 @@ def test_settings_that_cannot_be_honoured_are_refused(tmp_path: Path, tiny_folde
     ):
         with pytest.raises(ConfigError):
             TransformersPolicy(tiny_folder, **options)  # type: ignore[arg-type]
+
+
+def test_a_missing_weight_is_refused_and_never_made_up(tmp_path: Path, tiny_folder: Path) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "gap")
+    state = load_file(folder / "model.safetensors")
+    del state["model.norm.weight"]
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"missing.*model\.norm\.weight"):
+        TransformersPolicy(folder, device="cpu")
 
 
 @pytest.mark.parametrize("window", [64, 128])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
-from transformers.utils import logging
 
 from focus.errors import ConfigError
+from focus.models.weights import load_pretrained
 
 __all__ = (
     "content_version",
@@ -29,8 +27,8 @@ __all__ = (
 def load_model(folder: Path, *, device: str | None, dtype: str | None) -> Any:
     """The causal LM of a folder, in eval mode on its device.
 
-    Weights are read from safetensors only. `device` None takes the GPU when there is one;
-    `dtype` None is float32 on the CPU and the checkpoint's own elsewhere.
+    Weights are read from safetensors only, and none may be missing. `device` None takes the
+    GPU when there is one; `dtype` None is float32 on the CPU and the checkpoint's own elsewhere.
 
     Raises:
         ConfigError: the folder or a setting cannot be used.
@@ -38,33 +36,16 @@ def load_model(folder: Path, *, device: str | None, dtype: str | None) -> Any:
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     kind = dtype or ("float32" if place == "cpu" else "auto")
     try:
-        with _no_progress_bar():
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                folder,
-                dtype=kind if kind == "auto" else getattr(torch, kind),
-                local_files_only=True,
-                use_safetensors=True,
-            )
-        model = model.to(place)
+        model = load_pretrained(
+            "AutoModelForCausalLM", folder, dtype=kind if kind == "auto" else getattr(torch, kind)
+        ).to(place)
     except Exception as error:
         raise ConfigError(
             f"no model could be loaded from {str(folder)!r} on {place} as {kind} "
             f"({type(error).__name__}: {error})"
         ) from error
     _refuse_unsupported(model)
-    return model.eval()
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    bars: Any = logging
-    was_on = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_on:
-            bars.enable_progress_bar()
+    return model
 
 
 def _refuse_unsupported(model: Any) -> None:
