@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from focus._extras import require
+from focus.errors import ConfigError
 from focus.integrations.local.optimizer import clip_and_step, load_optimizer, save_optimizer
 from focus.models.weights import load_pretrained, stored_weights
 from focus.records.records import ActorRecord
@@ -141,8 +142,13 @@ def token_tensors(model: Any, records: Sequence[ActorRecord]) -> tuple[Any, Any,
     """Log-probs now, behaviour log-probs and weights of the trained tokens of `records`.
 
     Log-probs are log softmax(logits / temperature) of each record's own temperature.
+
+    Raises:
+        ConfigError: a record was sampled under top-p, top-k or greedily.
     """
     torch = require("torch", extra="local")
+    for record in records:
+        _check_law(record)
     longest = max(len(record.tokens) for record in records)
     ids = torch.zeros((len(records), longest), dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -170,11 +176,22 @@ def token_tensors(model: Any, records: Sequence[ActorRecord]) -> tuple[Any, Any,
 
 
 def _by_prompt(records: Iterable[ActorRecord]) -> list[list[ActorRecord]]:
-    groups: dict[tuple[object, ...], list[ActorRecord]] = {}
+    """Records of each prompt; the order of prompts depends on their names only."""
+    groups: dict[str, list[ActorRecord]] = {}
     for record in records:
         source = record.source
-        groups.setdefault((source.identity, source.problem, source.key), []).append(record)
-    return list(groups.values())
+        groups.setdefault(repr((source.identity, source.problem, source.key)), []).append(record)
+    return [groups[name] for name in sorted(groups)]
+
+
+def _check_law(record: ActorRecord) -> None:
+    if record.temperature > 0 and record.top_p == 1.0 and record.top_k is None:
+        return
+    raise ConfigError(
+        f"problem {record.source.problem!r}, nodes {record.nodes}: sampled at temperature "
+        f"{record.temperature:g}, top_p {record.top_p:g}, top_k {record.top_k}; this trainer "
+        "replays a temperature > 0 only"
+    )
 
 
 def _parts(items: Sequence[Any], count: int) -> list[Sequence[Any]]:

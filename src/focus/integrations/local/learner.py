@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,11 +12,14 @@ from focus.critic.local import ValueModel
 from focus.integrations.local.actor import ActorTrainer
 from focus.integrations.local.critic import CriticTrainer
 from focus.models import resolve
+from focus.models.weights import stored_weights
 from focus.policies.transformers import TransformersPolicy
 from focus.records.records import ActorRecord, CriticRecord
 from focus.training.settings import TrainSettings
 
 __all__ = ("LocalLearner",)
+
+_FACTS = "learner.json"
 
 
 class LocalLearner:
@@ -76,12 +80,14 @@ class LocalLearner:
         for name, trainer in (("actor", self._actor), ("critic", self._critic)):
             (folder / name).mkdir()
             trainer.save(folder / name)
-        (folder / "policy_version").write_text(self._policy.version)
+        facts = {"policy_version": self._policy.version}
+        (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
         self._actor.load(folder / "actor")
         self._critic.load(folder / "critic")
-        version = (folder / "policy_version").read_text()
+        with stored_weights(folder):
+            version = json.loads((folder / _FACTS).read_text(encoding="utf-8"))["policy_version"]
         self._policy.update_weights(self._actor.model.state_dict(), version=version)
 
     def export(self, folder: Path) -> None:
