@@ -36,6 +36,7 @@ class FailingFiles(Files):
         self._spared = spared
         self._calls = 0
         self.met = False
+        self.left_open: set[int] = set()
 
     def _call(self, name: str) -> bool:
         """Whether this call is the one; raises for faults that are errors."""
@@ -50,7 +51,9 @@ class FailingFiles(Files):
 
     def create(self, path: Path) -> int:
         self._call("create")
-        return super().create(path)
+        descriptor = super().create(path)
+        self.left_open.add(descriptor)
+        return descriptor
 
     def write(self, descriptor: int, data: memoryview) -> int:
         is_met = self._call("write")
@@ -62,6 +65,7 @@ class FailingFiles(Files):
 
     def close(self, descriptor: int) -> None:
         super().close(descriptor)
+        self.left_open.remove(descriptor)
         self._call("close")
 
     def link(self, source: Path, target: Path) -> None:

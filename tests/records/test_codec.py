@@ -85,6 +85,14 @@ def test_messages_round_trip(message: Message) -> None:
     assert decode_message(through_json(encode_message(message))) == message
 
 
+@pytest.mark.parametrize("workspace", [None, {}, {"a/b": ""}])
+def test_no_workspace_and_an_empty_one_stay_apart(workspace: dict[str, str] | None) -> None:
+    record = critic_record()
+    context = dataclasses.replace(record.context, workspace=workspace)
+    record = dataclasses.replace(record, context=context)
+    assert decode_critic(through_json(encode_critic(record))) == record
+
+
 def test_7_and_the_text_7_stay_apart() -> None:
     for problem in (7, "7"):
         again = decode_critic(through_json(encode_critic(critic_record(problem=problem))))
@@ -163,6 +171,9 @@ def test_a_missing_field_is_refused(name: str) -> None:
 
 
 def test_an_unknown_field_is_refused() -> None:
+    [actor, *_] = golden("actor-1.jsonl")
+    with pytest.raises(SchemaError, match="novelty"):
+        decode_actor(actor | {"novelty": 1})
     with pytest.raises(SchemaError, match="novelty"):
         decode_critic(encode_critic(critic_record()) | {"novelty": 1})
 

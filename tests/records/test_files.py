@@ -47,6 +47,7 @@ def test_the_nth_call_fails(tmp_path: Path, fault: Fault, overwrite: bool, fsync
             assert str(target) in str(error)
             assert target.exists() == overwrite
             assert not overwrite or target.read_bytes() in (before, DATA)
+        assert files.left_open == set()
         if not files.met:
             break
         n += 1

@@ -82,6 +82,22 @@ def altered(name: str, position: int, value: Any) -> Callable[[ActorRecord], Act
     )
 
 
+def resized(size: int) -> Callable[[ActorRecord], ActorRecord]:
+    """All columns cut, or filled up with masked-out positions, to `size`."""
+
+    def spoil(record: ActorRecord) -> ActorRecord:
+        fill = max(0, size - len(record.response))
+        return dataclasses.replace(
+            record,
+            response=record.response[:size] + (9,) * fill,
+            loss_mask=record.loss_mask[:size] + (0,) * fill,
+            log_probs=record.log_probs[:size] + (0.0,) * fill,
+            weights=record.weights[:size] + (0.0,) * fill,
+        )
+
+    return spoil
+
+
 def shortened(name: str) -> Callable[[ActorRecord], ActorRecord]:
     return lambda record: dataclasses.replace(record, **{name: getattr(record, name)[:-1]})
 
@@ -111,7 +127,11 @@ def test_the_sound_record_passes_and_is_what_the_cases_below_assume() -> None:
         ("I3", replaced(prefix=(9, 1, 2, 3))),
         ("I3", altered("prefix", 2, 9)),
         ("I3", replaced(prefix=())),
+        ("I3", replaced(prefix=(3,))),
         ("I4", altered("response", 1, 9)),
+        ("I4", resized(8)),
+        ("I4", resized(4)),
+        ("I4", resized(10)),
         ("I4", altered("log_probs", 1, -0.2 - BIT)),
         ("I4", altered("loss_mask", 0, 0)),
         ("I4", altered("loss_mask", 2, 1)),
@@ -256,6 +276,7 @@ def critic(node: int = 1) -> CriticRecord:
 @pytest.mark.parametrize(
     ("invariant", "fields"),
     [
+        ("C1", {"context": dataclasses.replace(critic().context, ids=())}),
         ("C1", {"context": dataclasses.replace(critic().context, ids=(1, 2))}),
         ("C1", {"context": dataclasses.replace(critic().context, ids=(1, 2, 3, 4, 5, 6, 8))}),
         ("C2", {"target": 0.51}),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -190,6 +192,16 @@ def test_a_later_change_of_directory_does_not_split_the_sink(
     assert (tmp_path / "records").is_dir()
 
 
+def test_a_directory_that_vanished_is_made_again_on_the_next_try(tmp_path: Path) -> None:
+    sink = JsonlDirectory(tmp_path / "a")
+    sink.write(three(1))
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(StoreError, match="Check that the path still exists"):
+        sink.write(three(2))
+    sink.write(three(2))
+    assert list(read_critic_records(tmp_path / "a")) == three(2)
+
+
 @pytest.mark.parametrize("fsync", [False, True])
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_failing_disk_loses_nothing_silently(tmp_path: Path, fault: Fault, fsync: bool) -> None:
@@ -257,8 +269,27 @@ JsonlDirectory(sys.argv[1], files=Killed()).write(three())
 
 
 def test_a_killed_writer_leaves_whole_prompts_only(tmp_path: Path) -> None:
-    manifest, prompt = 80, sum(len(x) for x in _lines_of_three(tmp_path / "sample"))
-    cuts = [0, 1, manifest - 5, manifest + 1, manifest + prompt // 2, manifest + prompt]
+    manifest, prompt = sizes(tmp_path / "sample")
+    kill_after([0, 1, manifest - 1, manifest, manifest + prompt // 2, manifest + prompt], tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_a_writer_killed_after_any_byte_leaves_whole_prompts_only(tmp_path: Path) -> None:
+    total = sum(sizes(tmp_path / "sample"))
+    for start in range(0, total + 1, 4):
+        kill_after(range(start, min(start + 4, total + 1)), tmp_path)
+
+
+def sizes(directory: Path) -> tuple[int, int]:
+    """Bytes of the manifest and of the file of one prompt."""
+    path = JsonlDirectory(directory).write(three())
+    assert path is not None
+    return (directory / "manifest.json").stat().st_size, path.stat().st_size
+
+
+def kill_after(cuts: Sequence[int], tmp_path: Path) -> None:
+    """Kill one writer after each number of bytes handed to the system."""
     writers = [run_python(KILLED_WRITER, tmp_path / str(cut), str(cut)) for cut in cuts]
     for cut, writer in zip(cuts, writers, strict=True):
         _, errors = writer.communicate()
@@ -271,12 +302,6 @@ def test_a_killed_writer_leaves_whole_prompts_only(tmp_path: Path) -> None:
             assert writer.returncode == -signal.SIGKILL
             JsonlDirectory(directory).write(three())
             assert list(read_critic_records(directory)) == three()
-
-
-def _lines_of_three(directory: Path) -> list[bytes]:
-    path = JsonlDirectory(directory).write(three())
-    assert path is not None
-    return path.read_bytes().splitlines(keepends=True)
 
 
 MANY_WRITERS = """

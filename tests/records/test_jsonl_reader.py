@@ -34,6 +34,14 @@ def test_what_goes_in_comes_out(records: list[CriticRecord]) -> None:
         assert list(read_critic_records(directory)) == records
 
 
+@pytest.mark.full
+def test_a_text_of_64_mib_comes_back(tmp_path: Path) -> None:
+    text = "".join(map(chr, [0, 0x85, 0x2028, 0xFEFF, 0x1F600, *range(32, 43)])) * (1 << 22)
+    record = critic_record(text=text)
+    JsonlDirectory(tmp_path).write([record])
+    assert list(read_critic_records(tmp_path)) == [record]
+
+
 def test_the_golden_directory_reads_back() -> None:
     assert list(read_critic_records(GOLDEN)) == three("math/7", round=3, attempt=1)
 
@@ -97,6 +105,23 @@ def test_a_doubled_line_is_refused(tmp_path: Path) -> None:
     first = path.read_bytes().split(b"\n")[0] + b"\n"
     path.write_bytes(path.read_bytes() + first)
     with pytest.raises(SchemaError, match=r"line 4: record 0 of 3, node 0, appears twice"):
+        list(read_critic_records(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (b'"line":1', b'"line":0', "line 2: record 0 of 3, node 1, appears twice"),
+        (b'"node":1', b'"node":0', "line 2: record 1 of 3, node 0, appears twice"),
+        (b'"line":2', b'"line":3', "line 3: record 3 of 3, node 2, lies past"),
+    ],
+)
+def test_two_records_of_one_place_are_refused(
+    tmp_path: Path, old: bytes, new: bytes, complaint: str
+) -> None:
+    path = written(JsonlDirectory(tmp_path), three())
+    path.write_bytes(path.read_bytes().replace(old, new))
+    with pytest.raises(SchemaError, match=complaint):
         list(read_critic_records(tmp_path))
 
 

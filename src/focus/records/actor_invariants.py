@@ -57,7 +57,7 @@ def _check_shape(record: ActorRecord, tree: Tree[Any]) -> None:
     if not nodes or len(record.request_ids) != len(nodes):
         fail(tree, nodes, "I2", f"{len(record.request_ids)} request ids for {len(nodes)} nodes")
     limit, prefix = tree.header.context_limit, len(record.prefix)
-    if limit is not None and (prefix >= limit or prefix + size > limit):
+    if limit is not None and prefix + size > limit:
         fail(tree, nodes, "I18", f"prefix {prefix} + response {size}, context limit {limit}")
 
 

@@ -151,11 +151,12 @@ def _check_home(
         raise SchemaError(f"{where}: of run {source.identity.run!r}, the directory is of {run!r}")
     if PromptFile.of(source) != file:
         raise SchemaError(f"{where}: problem {source.problem!r} belongs to another file")
+    place = f"{where}: record {line.index} of {line.of}, node {line.record.node},"
+    if line.index >= line.of:
+        raise SchemaError(f"{place} lies past the last one")
     nodes = {other.record.node for other in before.values()}
-    if line.index in before or line.index >= line.of or line.record.node in nodes:
-        raise SchemaError(
-            f"{where}: record {line.index} of {line.of}, node {line.record.node}, appears twice"
-        )
+    if line.index in before or line.record.node in nodes:
+        raise SchemaError(f"{place} appears twice")
 
 
 def _chosen(directory: Path, files: Sequence[PromptFile], attempts: Attempts) -> Mapping[int, int]:
