@@ -14,6 +14,7 @@ import pytest
 
 from focus.integrations.local import LocalLearner
 from focus.tasks import load_task
+from focus.training import collection_folder
 from focus.training.run import TrainingRun
 from focus.training.rundir import RunDirectory
 from focus.training.settings import PRESETS, settings_from
@@ -90,7 +91,10 @@ def test_metrics(run: Path) -> None:
 
 
 def test_summary(run: Path) -> None:
-    assert keys("Summary") == json.loads((run / "summary.json").read_text(encoding="utf-8")).keys()
+    assert (
+        keys("Summary of a training run")
+        == json.loads((run / "summary.json").read_text(encoding="utf-8")).keys()
+    )
 
 
 def test_ledger_tables(run: Path) -> None:
@@ -107,3 +111,8 @@ def test_checkpoint(run: Path) -> None:
     for name in keys("A checkpoint"):
         assert (folder / name).exists(), name
     assert (folder / "critic" / "value_head.safetensors").exists()
+
+
+def test_folder_of_a_collection() -> None:
+    listed = re.findall(r"^ {4}([\w./]+) {2,}", collection_folder.__doc__ or "", re.MULTILINE)
+    assert keys("The folder of a collection") == set(listed)
