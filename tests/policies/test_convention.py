@@ -91,14 +91,25 @@ async def test_a_hesitating_model_is_told_apart(
     policy = OneStep((0.0, 1.0, 1.5, -1.0), convention)
     policy.vocab_size = vocab_size
     assert await probe_convention(policy, (0,)) is convention
-    assert policy.requests <= 64
+    assert policy.requests <= 96
 
 
 @pytest.mark.anyio
 async def test_a_certain_model_tells_nothing() -> None:
     policy = OneStep((0.0, 60.0), PROCESSED)
     assert await probe_convention(policy, (0,)) is UNCLEAR
-    assert policy.requests == 64
+    assert policy.requests == 96
+
+
+@pytest.mark.anyio
+async def test_it_goes_on_until_the_model_hesitates() -> None:
+    class Later(OneStep):
+        async def generate(self, prefix: TokenIds, *args: Any, **options: Any) -> Generation:
+            self.z = (0.0, 60.0) if len(prefix) < 4 else (0.0, 1.0)
+            return await super().generate(prefix, *args, **options)
+
+    for convention in (PROCESSED, RAW, DIVIDED):
+        assert await probe_convention(Later((0.0, 0.0), convention), (0,)) is convention
 
 
 @pytest.mark.anyio

@@ -20,7 +20,8 @@ from focus.tokens import TokenIds
 __all__ = ("LogProbConvention", "judge", "probe_convention")
 
 _TEMPERATURE = 0.5
-_MOST_DRAWS = 32
+_POSITIONS = 12
+_DRAWS = 4
 
 
 class LogProbConvention(StrEnum):
@@ -47,36 +48,39 @@ class _Seen:
 async def probe_convention(
     policy: Policy, prefix: TokenIds, *, temperature: float = _TEMPERATURE
 ) -> LogProbConvention:
-    """Find out by drawing single tokens after `prefix` at temperature 1 and `temperature`.
+    """Find out by drawing single tokens at temperature 1 and at `temperature`.
 
-    Ids that come up at both temperatures are compared. At most 64 one-token requests; two
-    are enough when the first ids agree and tell.
+    Ids that come up at both temperatures after the same prompt are compared. Where the model
+    does not hesitate every convention reports 0: the probe then goes on behind an id that
+    was drawn. At most 96 requests of one token; two are enough when they tell.
 
     Args:
         policy: what is asked; its vocabulary size sharpens the verdict.
-        prefix: a prompt after which the model hesitates: after a certain id every
-            convention reports 0.
+        prefix: any prompt.
         temperature: positive and not 1.
 
     Raises:
         RequestError: a request failed.
         CorruptReply: one id came with two log-probs at the same temperature.
     """
-    plain: dict[int, float] = {}
-    tempered: dict[int, float] = {}
-    verdict = LogProbConvention.UNCLEAR
-    for seed in range(_MOST_DRAWS):
-        await _draw(policy, prefix, 1.0, seed, plain)
-        await _draw(policy, prefix, temperature, seed, tempered)
-        verdict = judge(plain, tempered, temperature=temperature, vocab_size=policy.vocab_size)
-        if verdict is not LogProbConvention.UNCLEAR:
-            break
-    return verdict
+    for position in range(_POSITIONS):
+        plain: dict[int, float] = {}
+        tempered: dict[int, float] = {}
+        for draw in range(_DRAWS):
+            seed = position * _DRAWS + draw
+            drawn = await _draw(policy, prefix, 1.0, seed, plain)
+            await _draw(policy, prefix, temperature, seed, tempered)
+            verdict = judge(plain, tempered, temperature=temperature, vocab_size=policy.vocab_size)
+            if verdict is not LogProbConvention.UNCLEAR:
+                return verdict
+        prefix = (*prefix, drawn)
+    return LogProbConvention.UNCLEAR
 
 
 async def _draw(
     policy: Policy, prefix: TokenIds, temperature: float, seed: int, seen: dict[int, float]
-) -> None:
+) -> int:
+    """Draw one id and note its log-prob in `seen`."""
     sampling = Sampling(temperature=temperature, top_p=1.0, max_tokens=1, seed=seed)
     tag = RequestTag(request=f"probe/{temperature:g}/{seed}", tree="probe")
     reply = await policy.generate(prefix, sampling, tag=tag)
@@ -88,6 +92,7 @@ async def _draw(
             f"id {token} after the same prompt has log-prob {seen[token]:g}, then {value:g}",
             request=tag.request,
         )
+    return token
 
 
 def judge(

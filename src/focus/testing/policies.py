@@ -11,7 +11,7 @@ from typing import Any
 import anyio.lowlevel
 
 from focus.errors import Refused
-from focus.policies.base import Policy, RequestTag
+from focus.policies.base import Policy, Refreshable, RequestTag
 from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation, TokenIds
@@ -118,6 +118,10 @@ class Wrapper:
 
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         return self.inner.decode(ids, keep_special=keep_special)
+
+    async def refresh(self) -> None:
+        if isinstance(self.inner, Refreshable):
+            await self.inner.refresh()
 
     async def generate(
         self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
