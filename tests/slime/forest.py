@@ -29,11 +29,13 @@ TEMPERATURE = 0.7
 class ToyModel(torch.nn.Module):
     """Logits from the token before and from the mean of all before: context matters."""
 
-    def __init__(self, *, outputs: int = VOCABULARY, seed: int = 0) -> None:
+    def __init__(
+        self, *, vocabulary: int = VOCABULARY, outputs: int | None = None, seed: int = 0
+    ) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        self.embedding = torch.nn.Embedding(VOCABULARY, 6, dtype=torch.float64)
-        self.head = torch.nn.Linear(12, outputs, dtype=torch.float64)
+        self.embedding = torch.nn.Embedding(vocabulary, 6, dtype=torch.float64)
+        self.head = torch.nn.Linear(12, outputs or vocabulary, dtype=torch.float64)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         seen = self.embedding(tokens)
@@ -44,8 +46,8 @@ class ToyModel(torch.nn.Module):
 class ToyValues(ToyModel):
     """One value per token."""
 
-    def __init__(self, *, seed: int = 1) -> None:
-        super().__init__(outputs=1, seed=seed)
+    def __init__(self, *, vocabulary: int = VOCABULARY, seed: int = 1) -> None:
+        super().__init__(vocabulary=vocabulary, outputs=1, seed=seed)
 
 
 @dataclass(frozen=True)

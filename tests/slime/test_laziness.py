@@ -9,12 +9,9 @@ import pytest
 
 import focus.integrations.slime as hooks
 
-_HEAVY = ["numpy", "httpx", "asyncio", "anyio", "rich", "typer"] + [
-    "torch",
-    "transformers",
-    "slime",
-    "megatron",
-    "ray",
+_HEAVY = [
+    *("numpy", "httpx", "asyncio", "anyio", "rich", "typer"),
+    *("torch", "transformers", "slime", "megatron", "ray"),
 ]
 
 

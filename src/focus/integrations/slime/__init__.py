@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from focus.integrations.slime._critic import critic_init, critic_targets
     from focus.integrations.slime._generate import make_evaluate, make_generate
+    from focus.integrations.slime._rounds import accept_saved
     from focus.integrations.slime._samples import to_sample
     from focus.integrations.slime._training import (
         advantages,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     )
 
 _HOME_OF = {
+    "accept_saved": "_rounds",
     "advantages": "_training",
     "critic_init": "_critic",
     "critic_targets": "_critic",
@@ -34,6 +36,7 @@ _HOME_OF = {
 }
 
 __all__ = (
+    "accept_saved",
     "advantages",
     "critic_init",
     "critic_targets",

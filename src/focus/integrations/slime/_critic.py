@@ -60,4 +60,6 @@ def critic_targets(args: Any, rollout_data: dict[str, Any]) -> None:
         [max(1, count) for count in counts], dtype=torch.float32, device=masks[0].device
     )
     rollout_data["returns"] = returns
-    rollout_data["advantages"] = [torch.zeros_like(values) for values in returns]
+    rollout_data["advantages"] = [
+        torch.zeros_like(values, dtype=torch.float32) for values in returns
+    ]

@@ -124,7 +124,7 @@ def make_evaluate(collector_for: CollectorFor, *, profile: str) -> Hook:
         args: Any, sample: Any, sampling_params: Mapping[str, Any], evaluation: bool = False
     ) -> Any:
         check_args(args)
-        settle_all(args)
+        settle_all()
         problem = _problem(sample)
         # Slime solves a prompt several times at once; each solution gets a name of its own.
         identity = Identity(run="eval", round=next(calls))

@@ -4,7 +4,8 @@ Slime tells its hooks neither the round nor that a step was taken. The round fol
 sample's running number. A process is one attempt, numbered after what lies in the sink's
 directory. A round counts once Slime's checkpoint folder says that its model is saved,
 because a restart begins after that round: what a dead process collected later never
-counts, whatever it had done with it.
+counts, whatever it had done with it. Without checkpoints nothing restarts, and a round
+counts when it is handed over.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import threading
 import weakref
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -28,7 +30,7 @@ from focus.records.files import listed
 from focus.records.jsonl import MANIFEST, PromptFile, accepted_attempts, read_manifest
 from focus.tree import Identity
 
-__all__ = ("Rounds", "prompts_per_round", "run_name", "settle_all")
+__all__ = ("Rounds", "accept_saved", "prompts_per_round", "run_name", "settle_all")
 
 _TRACKER = "latest_checkpointed_iteration.txt"
 _LOG = logging.getLogger("focus.integrations.slime")
@@ -36,10 +38,34 @@ _LOG = logging.getLogger("focus.integrations.slime")
 _live: weakref.WeakSet[Rounds] = weakref.WeakSet()
 
 
-def settle_all(args: Any) -> None:
+def settle_all() -> None:
     """Accept, in every sink of this process, the rounds that Slime has saved by now."""
     for rounds in list(_live):
-        rounds.settle(args)
+        rounds.settle()
+
+
+def accept_saved(
+    directory: str | os.PathLike[str], save: str | os.PathLike[str]
+) -> tuple[int, ...]:
+    """Accept the critic records of every round in Slime's checkpoint folder.
+
+    The hooks do this whenever they are called; after the last round nothing calls them, so
+    a launch script ends with ``focus slime accept``.
+
+    Args:
+        directory: the critic sink's.
+        save: Slime's ``--save``.
+
+    Returns:
+        The rounds that were not accepted before.
+
+    Raises:
+        StoreError: `directory` holds no records, or a mark cannot be written.
+    """
+    sink, found = JsonlDirectory(directory), _saved(save)
+    read_manifest(sink.path)
+    attempts = _latest_attempts(listed(sink.path))
+    return tuple(_accept_until(sink, attempts, -1 if found is None else found.round))
 
 
 def prompts_per_round(args: Any) -> int:
@@ -70,9 +96,9 @@ class _Saved:
     noted_ns: int
 
 
-def _saved(args: Any) -> _Saved | None:
+def _saved(save: str | os.PathLike[str]) -> _Saved | None:
     """None while nothing is saved, or where it cannot be read: then nothing counts yet."""
-    path = Path(getattr(args, "save", None) or "") / _TRACKER
+    path = Path(save) / _TRACKER
     try:
         return _Saved(int(path.read_text(encoding="ascii")), path.stat().st_mtime_ns)
     except (OSError, ValueError):
@@ -96,6 +122,7 @@ class Rounds:
         self._rounds: defaultdict[int, _Round] = defaultdict(_Round)
         self._complete: set[int] = set()
         self._run: str | None = None
+        self._save: str | None = None
         self._attempt = 0
         self._stale: _Saved | None = None
         self._wrote = False
@@ -112,7 +139,7 @@ class Rounds:
         round = index // prompts_per_round(args)
         with self._lock:
             run = self._run or self._open(args, round)
-            self._settle(args)
+            self._settle()
             if index in self._rounds[round].started:
                 raise ProblemError(
                     f"problem {index}: begun twice in round {round}; two samples of one batch "
@@ -140,16 +167,17 @@ class Rounds:
             found.append(collection)
             if len(found) == prompts_per_round(args):
                 self._close(round)
-            self._settle(args)
+            self._settle()
 
-    def settle(self, args: Any) -> None:
+    def settle(self) -> None:
         """Accept the rounds that Slime has saved by now."""
         with self._lock:
-            self._settle(args)
+            self._settle()
 
     def _open(self, args: Any, round: int) -> str:
         run = (self._sink.run if self._sink is not None else None) or run_name(args)
-        self._stale = _saved(args)
+        self._save = getattr(args, "save", None)
+        self._stale = _saved(self._save) if self._save else None
         if self._sink is not None and os.path.lexists(self._sink.path):
             self._attempt = _join(self._sink, run, round)
         if self._attempt:
@@ -175,24 +203,18 @@ class Rounds:
         if self._wrote:
             self._complete.add(round)
 
-    def _settle(self, args: Any) -> None:
+    def _settle(self) -> None:
         if not self._complete or self._sink is None:
             return
-        found = _saved(args)
-        last = -1 if found is None or found == self._stale else found.round
+        if self._save:
+            found = _saved(self._save)
+            last = -1 if found is None or found == self._stale else found.round
+        else:
+            last = max(self._complete)
         for round in sorted(self._complete):
-            if round <= last or _nothing_follows(args, round):
+            if round <= last:
                 self._sink.accept(round=round, attempt=self._attempt)
                 self._complete.discard(round)
-
-
-def _nothing_follows(args: Any, round: int) -> bool:
-    """No later hook call will see this round saved: no checkpoints, or the run ends here."""
-    if not getattr(args, "save", None):
-        return True
-    every = getattr(args, "eval_interval", None)
-    is_last = round + 1 == getattr(args, "num_rollout", None)
-    return is_last and not (every and (round + 1) % every == 0)
 
 
 def _join(sink: JsonlDirectory, run: str, round: int) -> int:
@@ -207,17 +229,29 @@ def _join(sink: JsonlDirectory, run: str, round: int) -> int:
             f"{sink.path}: the directory belongs to run {found!r}, not to {run!r} (named after "
             "--save). Choose another directory for another experiment."
         )
-    attempts: dict[int, int] = {}
-    for file in filter(None, map(PromptFile.parse, names)):
-        attempts[file.round] = max(file.attempt, attempts.get(file.round, 0))
+    attempts = _latest_attempts(names)
     if not attempts:
         return 0
     sink.roll_back(after=round - 1)
-    marks = accepted_attempts(sink.path)
-    for earlier, attempt in attempts.items():
-        if earlier < round and marks.get(earlier) is None:
-            sink.accept(round=earlier, attempt=attempt)
+    _accept_until(sink, attempts, round - 1)
     return 1 + max(attempts.values())
+
+
+def _latest_attempts(names: Sequence[str]) -> dict[int, int]:
+    """The highest attempt of each round that has files."""
+    attempts: dict[int, int] = {}
+    for file in filter(None, map(PromptFile.parse, names)):
+        attempts[file.round] = max(file.attempt, attempts.get(file.round, 0))
+    return attempts
+
+
+def _accept_until(sink: JsonlDirectory, attempts: Mapping[int, int], last: int) -> list[int]:
+    """Accept every unmarked round up to `last`; returns those."""
+    marks = accepted_attempts(sink.path)
+    fresh = [round for round in sorted(attempts) if round <= last and marks.get(round) is None]
+    for round in fresh:
+        sink.accept(round=round, attempt=attempts[round])
+    return fresh
 
 
 def _check_resumed(args: Any, round: int, saved: _Saved | None) -> None:
