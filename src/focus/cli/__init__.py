@@ -1,0 +1,1 @@
+"""The `focus` command. Its modules import nothing heavy before a command runs."""

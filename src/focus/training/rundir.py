@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -57,20 +58,14 @@ class RunDirectory:
         Raises:
             StoreError: it holds another run or other files, is a file, or is not writable.
         """
-        if root.is_file():
-            raise StoreError(f"{root} is a file; choose a folder for the run")
-        if root.is_dir() and any(root.iterdir()):
-            if (root / "ledger.sqlite").exists():
-                raise StoreError(
-                    f"{root} holds a run already; continue it with --resume, or choose "
-                    "another --out"
-                )
-            raise StoreError(f"{root} is not empty and no run of FOCUS; choose another --out")
         run = cls(root)
         try:
+            _refuse_occupied(root)
             for folder in (run.trees, run.checkpoints, run.models):
                 folder.mkdir(parents=True, exist_ok=True)
             (root / "README.txt").write_text(_README)
+        except StoreError:
+            raise
         except OSError as error:
             raise StoreError(f"{root} cannot be written: {error}") from error
         return run
@@ -94,11 +89,14 @@ class RunDirectory:
         Raises:
             StoreError: another process does.
         """
-        with open(self.root / ".lock", "w") as lock:
+        with contextlib.ExitStack() as stack:
             try:
+                lock = stack.enter_context(open(self.root / ".lock", "w"))
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise StoreError(f"{self.root}: another process is training this run") from error
+            except OSError as error:
+                raise StoreError(f"{self.root} cannot be locked: {error}") from error
             yield
 
     def write_json(self, path: Path, value: Any) -> None:
@@ -121,15 +119,35 @@ class RunDirectory:
             if path.exists():
                 shutil.rmtree(path)
             os.replace(temporary, path)
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(temporary, ignore_errors=True)
-            raise StoreError(f"{path}: {error}") from error
+            if _is_disk_fault(error):
+                raise StoreError(f"{path}: {error}. Free space there, then resume.") from error
+            raise
 
     def keep_checkpoints(self, names: set[str]) -> None:
         """Remove checkpoints that no restart would read."""
         for folder in self.checkpoints.iterdir():
             if folder.name not in names:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refuse_occupied(root: Path) -> None:
+    if root.is_file():
+        raise StoreError(f"{root} is a file; choose a folder for the run")
+    if (root / "ledger.sqlite").exists():
+        raise StoreError(
+            f"{root} holds a run already; continue it with --resume, or choose another --out"
+        )
+    if root.is_dir() and any(root.iterdir()):
+        raise StoreError(f"{root} is not empty and no run of FOCUS; choose another --out")
+
+
+def _is_disk_fault(error: BaseException) -> bool:
+    """safetensors reports a full disk with an error type of its own."""
+    safetensors = sys.modules.get("safetensors")
+    own = () if safetensors is None else (safetensors.SafetensorError,)
+    return isinstance(error, (OSError, *own)) and not isinstance(error, StoreError)
 
 
 def _sync(folder: Path) -> None:
