@@ -119,7 +119,9 @@ class Loopback:
 async def _read(reader: asyncio.StreamReader) -> Ask:
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     first, *lines = head.strip().split("\r\n")
-    method, path, _ = first.split(" ")
+    method, path, version = first.split(" ")
+    if version != "HTTP/1.1":
+        raise ConnectionError(f"no such protocol: {version}")
     headers = {n.lower(): v for n, v in (line.split(": ", 1) for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     return Ask(method, path, headers, body)
