@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from focus.errors import FocusError
     from focus.execution import AdmissionPool, Execution, ExecutionServices, RetryPolicy
     from focus.policies.base import Policy
+    from focus.policies.sglang import SGLangPolicy
+    from focus.policies.slime import SlimePolicy
     from focus.policies.transformers import TransformersPolicy
     from focus.problem import Message, Problem
     from focus.records import ActorRecord, CriticRecord, load_tree, save_tree
@@ -52,6 +54,8 @@ _HOMES = {
     "focus.errors": ("FocusError",),
     "focus.execution": ("AdmissionPool", "Execution", "ExecutionServices", "RetryPolicy"),
     "focus.policies.base": ("Policy",),
+    "focus.policies.sglang": ("SGLangPolicy",),
+    "focus.policies.slime": ("SlimePolicy",),
     "focus.policies.transformers": ("TransformersPolicy",),
     "focus.problem": ("Message", "Problem"),
     "focus.records": ("ActorRecord", "CriticRecord", "load_tree", "save_tree"),
@@ -113,10 +117,12 @@ __all__ = (
     "RetryPolicy",
     "Returns",
     "Rloo",
+    "SGLangPolicy",
     "Sampling",
     "Search",
     "SegmentAction",
     "Segments",
+    "SlimePolicy",
     "StepResult",
     "TokenEntropy",
     "TransformersPolicy",
