@@ -13,6 +13,7 @@ from focus.cli.evaluate import evaluate
 from focus.cli.models import models_app
 from focus.cli.serve import serve
 from focus.cli.show import show
+from focus.cli.slime import slime_app
 from focus.cli.terminal import quiet_libraries, survive_any_text
 from focus.cli.train import train
 
@@ -61,3 +62,4 @@ app.command(short_help="Look at a tree or at a run.")(show)
 app.command(short_help="Serve a model to clients and routers.")(serve)
 app.command(short_help="Check what this machine has and lacks.")(doctor)
 app.add_typer(models_app, name="models")
+app.add_typer(slime_app, name="slime")

@@ -49,8 +49,8 @@ def accept_saved(
 ) -> tuple[int, ...]:
     """Accept the critic records of every round in Slime's checkpoint folder.
 
-    The hooks do this whenever they are called; after the last round nothing calls them, so
-    a launch script ends with ``focus slime accept``.
+    The hooks do this whenever they are called. After the last round nothing calls them any
+    more, unless it is evaluated; ``focus slime accept`` does it then.
 
     Args:
         directory: the critic sink's.
