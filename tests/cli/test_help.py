@@ -52,5 +52,14 @@ def test_the_version_is_printed(invoke: Invoke) -> None:
     assert invoke("--version").stdout == f"focus {__version__}\n"
 
 
+def test_the_package_is_the_command_too() -> None:
+    from focus import __version__
+
+    done = subprocess.run(
+        [sys.executable, "-m", "focus", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"focus {__version__}\n"
+
+
 def test_no_command_shows_the_help(invoke: Invoke) -> None:
     assert "Commands:" in invoke(code=2).output

@@ -11,19 +11,25 @@ from pathlib import Path
 
 from .conftest import TINY, Invoke
 
+# A parent that ignores Ctrl-C, as shells let background jobs do, passes that on.
+FOCUS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from focus.cli.main import app
+app()
+"""
+
 
 def test_ctrl_c_in_the_middle_of_a_run_loses_no_round(tmp_path: Path, invoke: Invoke) -> None:
     root = tmp_path / "run"
     changes = [part for change in TINY for part in ("--set", change)]
-    command = [sys.executable, "-m", "focus", "train", "--preset", "smoke", "--out", str(root)]
+    command = ["train", "--preset", "smoke", "--out", str(root), "--rounds", "500", *changes]
     process = subprocess.Popen(
-        [*command, "--rounds", "500", *changes],
+        [sys.executable, "-c", FOCUS, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        # A parent that ignores Ctrl-C, as shells let background jobs do, would pass that on.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     for line in process.stdout:

@@ -24,8 +24,10 @@ ROUND = {
 }
 
 
-def console(*, is_terminal: bool) -> Console:
-    return Console(file=io.StringIO(), force_terminal=is_terminal, width=120)
+def console(*, is_terminal: bool, term: str = "xterm") -> Console:
+    return Console(
+        file=io.StringIO(), force_terminal=is_terminal, width=120, _environ={"TERM": term}
+    )
 
 
 def written(to: Console) -> str:
@@ -45,8 +47,9 @@ def test_a_file_gets_a_line_for_every_quarter_of_a_minute() -> None:
     ]
 
 
-def test_a_file_gets_no_control_codes() -> None:
-    to = console(is_terminal=False)
+@pytest.mark.parametrize(("is_terminal", "term"), [(False, "xterm"), (True, "dumb")])
+def test_what_cannot_move_a_cursor_gets_no_control_codes(is_terminal: bool, term: str) -> None:
+    to = console(is_terminal=is_terminal, term=term)
     with progress_on(to) as progress:
         progress.stage("x", 1, 2)
         progress.say("round", style="bold red")

@@ -54,8 +54,9 @@ class WorkProgress(Protocol):
 
 
 def progress_on(console: Console) -> WorkProgress:
-    """Live where `console` is a terminal, lines where it is not."""
-    return LiveProgress(console) if console.is_terminal else LineProgress(console)
+    """Live where `console` is a terminal that can move its cursor, lines where it is not."""
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    return LiveProgress(console) if is_live else LineProgress(console)
 
 
 class LineProgress:
