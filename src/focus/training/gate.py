@@ -58,6 +58,7 @@ class GateReport:
         constant: the constant it was compared with.
         gain: constant_brier − critic_brier.
         gain_lower: one-sided lower bound of the gain, clustered by problem.
+        hindsight_lower: the same against the mean outcome of these very samples.
         mean_prediction, mean_outcome: calibration in the large.
     """
 
@@ -71,6 +72,7 @@ class GateReport:
     constant: float
     gain: float
     gain_lower: float
+    hindsight_lower: float
     mean_prediction: float
     mean_outcome: float
 
@@ -88,8 +90,11 @@ def judge(
     """Compare a critic with the best constant on fresh outcomes.
 
     Opens iff the lower bound of mean[(c − y)² − (V − y)²] is > 0 on at least
-    `least_samples` checkpoints. The bound is mean − z · SE with the SE clustered by
-    problem: SE² = G/(G−1) · Σ_g (Σ_{i∈g} (d_i − d̄))² / n².
+    `least_samples` checkpoints, both for the fitted c and for c = ȳ. The latter is the best
+    constant in hindsight: where outcomes have drifted since c was fitted, any constant
+    nearer to them would beat c, and no constant may pass as a critic. The bound is
+    mean − z · SE with the SE clustered by problem:
+    SE² = G/(G−1) · Σ_g (Σ_{i∈g} (d_i − d̄))² / n².
 
     >>> good = [GateSample(str(i), 0, float(i % 2), float(i % 2)) for i in range(600)]
     >>> judge(good, BaseRates(0.5)).passed
@@ -100,35 +105,50 @@ def judge(
     count = len(samples)
     if count == 0:
         raise ValueError("no samples to judge a critic on")
+    mean_outcome = sum(s.outcome for s in samples) / count
     critic = [(s.prediction - s.outcome) ** 2 for s in samples]
     constant = [(rates.constant - s.outcome) ** 2 for s in samples]
     depth = [(rates.at(s.depth) - s.outcome) ** 2 for s in samples]
-    gains = [c - v for c, v in zip(constant, critic, strict=True)]
-    gain = sum(gains) / count
-    lower = gain - z * _clustered_error([s.problem for s in samples], gains)
-    passed = count >= least_samples and lower > 0
+    hindsight = [(mean_outcome - s.outcome) ** 2 for s in samples]
+    problems = [s.problem for s in samples]
+    lower = _lower_bound(problems, constant, critic, z=z)
+    hindsight_lower = _lower_bound(problems, hindsight, critic, z=z)
+    passed = count >= least_samples and lower > 0 and hindsight_lower > 0
     return GateReport(
         passed=passed,
-        reason=_reason(count, least_samples, lower),
+        reason=_reason(count, least_samples, lower, hindsight_lower),
         samples=count,
-        problems=len({s.problem for s in samples}),
+        problems=len(set(problems)),
         critic_brier=sum(critic) / count,
         constant_brier=sum(constant) / count,
         depth_brier=sum(depth) / count,
         constant=rates.constant,
-        gain=gain,
+        gain=(sum(constant) - sum(critic)) / count,
         gain_lower=lower,
+        hindsight_lower=hindsight_lower,
         mean_prediction=sum(s.prediction for s in samples) / count,
-        mean_outcome=sum(s.outcome for s in samples) / count,
+        mean_outcome=mean_outcome,
     )
 
 
-def _reason(count: int, least: int, lower: float) -> str:
+def _reason(count: int, least: int, lower: float, hindsight_lower: float) -> str:
     if count < least:
         return f"judged on {count} checkpoints; at least {least} are needed"
-    if lower > 0:
-        return f"beats the best constant by at least {lower:.4f} in squared error"
-    return f"not shown to beat the best constant (lower bound {lower:.4f})"
+    if lower <= 0:
+        return f"not shown to beat the best constant (lower bound {lower:.4f})"
+    if hindsight_lower <= 0:
+        return (
+            "outcomes have drifted, and it is not shown to beat the best constant in hindsight "
+            f"(lower bound {hindsight_lower:.4f})"
+        )
+    return f"beats the best constant by at least {lower:.4f} in squared error"
+
+
+def _lower_bound(
+    groups: Sequence[str], constant: Sequence[float], critic: Sequence[float], *, z: float
+) -> float:
+    gains = [c - v for c, v in zip(constant, critic, strict=True)]
+    return sum(gains) / len(gains) - z * _clustered_error(groups, gains)
 
 
 def _clustered_error(groups: Sequence[str], values: Sequence[float]) -> float:

@@ -15,16 +15,16 @@ from focus.errors import StoreError
 __all__ = ("AppliedRound", "RunLedger")
 
 _SCHEMA = "focus.ledger/1"
-_TABLES = """
-create table if not exists facts (name text primary key, value text not null);
-create table if not exists attempts (
-    round integer not null, attempt integer not null, problems text not null,
-    state text not null check (state in ('issued', 'collected', 'applied', 'abandoned')),
-    primary key (round, attempt));
-create table if not exists applied (
-    round integer primary key, attempt integer not null, checkpoint text not null,
-    optimizer_steps integer not null, metrics text not null);
-"""
+_TABLES = (
+    "create table facts (name text primary key, value text not null)",
+    """create table attempts (
+        round integer not null, attempt integer not null, problems text not null,
+        state text not null check (state in ('issued', 'collected', 'applied', 'abandoned')),
+        primary key (round, attempt))""",
+    """create table applied (
+        round integer primary key, attempt integer not null, checkpoint text not null,
+        optimizer_steps integer not null, metrics text not null)""",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,47 +56,65 @@ class RunLedger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
+        with self._errors():
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._db.execute("pragma synchronous = full")
-            self._db.executescript(_TABLES)
-        except sqlite3.Error as error:
-            raise StoreError(f"ledger {path}: {error}") from error
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        """Make the tables of a new file; of an older one, believe only our own schema."""
+        if self._read("select count(*) from sqlite_master")[0][0] == 0:
+            with self._transaction() as db:
+                for table in _TABLES:
+                    db.execute(table)
+                db.execute("insert into facts values ('schema', ?)", (json.dumps(_SCHEMA),))
         schema = self.fact("schema")
-        if schema is None:
-            self.note("schema", _SCHEMA)
-        elif schema != _SCHEMA:
-            raise StoreError(f"ledger {path}: schema {schema!r}, this version reads {_SCHEMA!r}")
+        if schema != _SCHEMA:
+            raise StoreError(
+                f"ledger {self._path}: schema {schema!r}, this version reads {_SCHEMA!r}"
+            )
+        with self._errors():
+            self._db.execute("pragma synchronous = full")
 
     def close(self) -> None:
         self._db.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _errors(self) -> Iterator[None]:
+        """SQLite's errors, and values that are no JSON, name the file they come from."""
         try:
-            self._db.execute("begin immediate")
-            yield self._db
-            self._db.execute("commit")
-        except sqlite3.Error as error:
-            self._rollback()
+            yield
+        except (sqlite3.Error, ValueError) as error:
             raise StoreError(f"ledger {self._path}: {error}") from error
-        except BaseException:
-            self._rollback()
-            raise
 
-    def _rollback(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("rollback")
+    def _read(self, query: str, *values: Any) -> list[Any]:
+        with self._errors():
+            return self._db.execute(query, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._errors():
+            self._db.execute("begin immediate")
+            try:
+                yield self._db
+                self._db.execute("commit")
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("rollback")
 
     def note(self, name: str, value: Any) -> None:
         """Store a fact of the run, once or again."""
         with self._transaction() as db:
-            db.execute("insert or replace into facts values (?, ?)", (name, json.dumps(value)))
+            db.execute("insert or replace into facts values (?, ?)", (name, _dumps(value)))
 
     def fact(self, name: str) -> Any:
         """A stored fact, or None."""
-        row = self._db.execute("select value from facts where name = ?", (name,)).fetchone()
-        return None if row is None else json.loads(row[0])
+        rows = self._read("select value from facts where name = ?", name)
+        with self._errors():
+            return json.loads(rows[0][0]) if rows else None
 
     def issue(self, round_index: int, problems: Sequence[str]) -> int:
         """Begin a round; returns its attempt number.
@@ -126,7 +144,8 @@ class RunLedger:
         """Accept a round whose checkpoint is on disk.
 
         Raises:
-            StoreError: it was not collected under this attempt, or is applied already.
+            StoreError: it was not collected under this attempt, is applied already, or a
+                metric is not finite.
         """
         with self._transaction() as db:
             self._move_in(db, done.round, done.attempt, "collected", "applied")
@@ -137,7 +156,7 @@ class RunLedger:
                     done.attempt,
                     done.checkpoint,
                     done.optimizer_steps,
-                    json.dumps(dict(done.metrics)),
+                    _dumps(dict(done.metrics)),
                 ),
             )
 
@@ -159,10 +178,15 @@ class RunLedger:
 
     def applied(self) -> list[AppliedRound]:
         """Accepted rounds in order."""
-        rows = self._db.execute("select * from applied order by round").fetchall()
-        return [AppliedRound(r, a, name, steps, json.loads(m)) for r, a, name, steps, m in rows]
+        rows = self._read("select * from applied order by round")
+        with self._errors():
+            return [AppliedRound(r, a, name, steps, json.loads(m)) for r, a, name, steps, m in rows]
 
     def attempts(self) -> list[tuple[int, int, str]]:
         """(round, attempt, state) of everything ever issued."""
-        rows = self._db.execute("select round, attempt, state from attempts order by 1, 2")
-        return [tuple(row) for row in rows.fetchall()]
+        rows = self._read("select round, attempt, state from attempts order by 1, 2")
+        return [tuple(row) for row in rows]
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)

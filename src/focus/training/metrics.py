@@ -23,7 +23,7 @@ def round_metrics(round_index: int, collections: Sequence[Collection]) -> dict[s
     finished leaves show both a better and a worse outcome.
     """
     ledger = total([collection.ledger for collection in collections])
-    outcomes = [y for collection in collections for y in collection.root_outcomes]
+    outcomes = [y for collection in collections for y in collection.opening_outcomes]
     roots = [collection.tree.root.value for collection in collections]
     known = [value for value in roots if value is not None]
     return {

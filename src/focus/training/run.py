@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import json
@@ -90,15 +91,14 @@ class TrainingRun:
             ConfigError: it was started with other settings.
             CollectionFailed and others: the round is not applied; resume repeats it.
         """
-        with self.directory.locked():
-            self._ledger = RunLedger(self.directory.ledger)
-            try:
-                self._begin()
-                async with ExecutionServices(AdmissionPool(self.settings.capacity)) as services:
-                    self._services = services
-                    return await self._train()
-            finally:
-                self._ledger.close()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.directory.locked())
+            self._ledger = stack.enter_context(contextlib.closing(RunLedger(self.directory.ledger)))
+            self._begin()
+            stack.callback(self._metrics.close)
+            async with ExecutionServices(AdmissionPool(self.settings.capacity)) as services:
+                self._services = services
+                return await self._train()
 
     def _begin(self) -> None:
         """Set up or restore everything that the next round depends on."""
@@ -109,18 +109,23 @@ class TrainingRun:
             self.directory.write_json(
                 self.directory.root / "run.json", {"versions": versions(), "task": self.task.name}
             )
+            # Kept apart from the folder's name, which may change between restarts.
+            self._ledger.note("name", self.directory.root.resolve().name or "run")
             self._ledger.note("settings", wanted)
         elif {**known, "rounds": 0} != {**json.loads(json.dumps(wanted)), "rounds": 0}:
             raise ConfigError(
                 f"{self.directory.root} was started with other settings than these; only "
                 "'rounds' may change on resume (its config.json shows them)"
             )
-        self._name = self.directory.root.name
+        self._name = self._ledger.fact("name")
         self._sink = JsonlDirectory(self.directory.critic)
         self._steering = Steering(OutcomeWindow(self.settings.replay_rounds))
         self._replay: deque[list[CriticRecord]] = deque(maxlen=self.settings.replay_rounds)
         done = self._ledger.applied()
         self._metrics = MetricsLog(self.directory, [entry.metrics for entry in done])
+        if self.directory.critic.exists():
+            # A crash between sink and ledger leaves a mark for a round that does not count.
+            self._sink.roll_back(after=len(done) - 1)
         if done:
             self._restore(done[-1])
 
@@ -138,6 +143,7 @@ class TrainingRun:
 
     async def _train(self) -> dict[str, Any]:
         before = await self._accuracy("accuracy_before", "initial", "evaluate initial")
+        await self._pilot()
         first = len(self._ledger.applied())
         for round_index in range(first, self.settings.rounds):
             await self._round(round_index)
@@ -170,6 +176,23 @@ class TrainingRun:
         self._ledger.note(fact, {"rounds": rounds, "accuracy": accuracy.to_dict()})
         return accuracy
 
+    async def _pilot(self) -> None:
+        """Outcomes for the first round's constant; a wrong one would skew its credit."""
+        if self._ledger.fact("pilot") is None:
+            problems = self.task.problems(
+                "train", self.settings.pilot_problems, seed=derive_seed(self.settings.seed, "pilot")
+            )
+            found = await evaluate(
+                self.learner.policy,
+                self.task,
+                problems,
+                seed=derive_seed(self.settings.seed, "pilot outcomes"),
+                services=self._services,
+                progress=lambda done, of, mean: self.report.stage("pilot", done, of),
+            )
+            self._ledger.note("pilot", found.to_dict())
+        self._steering.window.first_guess = self._ledger.fact("pilot")["accuracy"]
+
     async def _round(self, round_index: int) -> None:
         started = time.monotonic()
         problems = self.task.problems(
@@ -179,18 +202,22 @@ class TrainingRun:
         )
         attempt = self._ledger.issue(round_index, [problem.key for problem in problems])
         identity = Identity(run=self._name, round=round_index, attempt=attempt)
-        collected_at = time.monotonic()
         collections = await self._collect(problems, identity)
         self._ledger.collected(round_index, attempt)
-        collect_s = time.monotonic() - collected_at
+        collected = time.monotonic()
         trained = await self._update(round_index, collections)
+        updated = time.monotonic()
+        judged = await self._judge(round_index)
+        ended = time.monotonic()
         metrics = {
             **round_metrics(round_index, collections),
             **trained,
-            **await self._judge(round_index),
+            **judged,
             "attempt": attempt,
-            "collect_s": round(collect_s, 3),
-            "wall_s": round(time.monotonic() - started, 3),
+            "collect_s": round(collected - started, 3),
+            "update_s": round(updated - collected, 3),
+            "judge_s": round(ended - updated, 3),
+            "wall_s": round(ended - started, 3),
         }
         self._accept(round_index, attempt, metrics)
 
@@ -288,7 +315,7 @@ class TrainingRun:
             "critic_gain_lower": report.gain_lower,
             "critic_gate": report.passed,
             "critic_root_value": sum(roots) / len(roots),
-            "gate_tokens_outcome": report.mean_outcome,
+            "gate_outcome": report.mean_outcome,
         }
 
     def _accept(self, round_index: int, attempt: int, metrics: Mapping[str, Any]) -> None:
@@ -316,7 +343,8 @@ class TrainingRun:
             "accuracy_after": after.accuracy,
             "accuracy_ci95": {"before": list(before.ci95), "after": list(after.ci95)},
             "eval_problems": after.n,
-            "tokens_generated": sum(metrics["tokens_generated"] for metrics in rounds),
+            "tokens_generated": sum(metrics["tokens_generated"] for metrics in rounds)
+            + self._ledger.fact("pilot")["tokens"],
             "critic_brier": None if report is None else report.critic_brier,
             "constant_brier": None if report is None else report.constant_brier,
             "critic_gate": self._steering.opened_round is not None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,11 @@ class ActorSettings:
 
     def __post_init__(self) -> None:
         _positive(self, "learning_rate", "minibatches", "epochs", "grad_norm", "batch_tokens")
+        _in_range(self, "weight_decay", low=0.0)
+        _in_range(self, "clip_low", low=0.0, high=1.0)
+        _in_range(self, "clip_high", low=0.0)
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"betas must be two numbers in [0, 1), got {self.betas}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +80,21 @@ class CriticSettings:
 
     def __post_init__(self) -> None:
         _positive(self, "learning_rate", "steps", "batch_contexts", "grad_norm", "batch_tokens")
-        if self.count_weight < 0:
-            raise ConfigError(f"count_weight must be >= 0, got {self.count_weight}")
+        _in_range(self, "weight_decay", low=0.0)
+        _in_range(self, "count_weight", low=0.0)
 
 
 def _positive(settings: Any, *names: str) -> None:
     for name in names:
-        if not getattr(settings, name) > 0:
-            raise ConfigError(f"{name} must be > 0, got {getattr(settings, name)}")
+        value = getattr(settings, name)
+        if not (math.isfinite(value) and value > 0):
+            raise ConfigError(f"{name} must be > 0 and finite, got {value}")
+
+
+def _in_range(settings: Any, name: str, *, low: float, high: float = math.inf) -> None:
+    value = getattr(settings, name)
+    if not (math.isfinite(value) and low <= value <= high):
+        raise ConfigError(f"{name} must lie in [{low:g}, {high:g}], got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +131,8 @@ class TrainSettings:
         temperature: of collection; the actor is trained at the same one.
         packing: ``path`` or ``segment``.
         replay_rounds: rounds of critic targets that one critic update reads.
+        pilot_problems: training problems solved once before the first round; their mean
+            outcome is the first constant critic.
         eval_problems: held-out problems before and after; each solved once, unbranched.
         keep_trees: trees stored per round.
         actor, critic, gate: settings of the parts.
@@ -134,6 +149,7 @@ class TrainSettings:
     temperature: float = 1.0
     packing: Packing = "path"
     replay_rounds: int = 2
+    pilot_problems: int = 64
     eval_problems: int = 400
     keep_trees: int = 4
     actor: ActorSettings = field(default_factory=ActorSettings)
@@ -150,6 +166,7 @@ class TrainSettings:
             "capacity",
             "temperature",
             "replay_rounds",
+            "pilot_problems",
             "eval_problems",
         )
         if self.keep_trees < 0:
@@ -189,7 +206,7 @@ def _converted(current: Any, value: Any, where: str) -> Any:
             raise ConfigError(f"setting {where!r} is a table, got {value!r}")
         return _updated(current, value, path=f"{where}.")
     if isinstance(current, tuple) and isinstance(value, list | tuple):
-        return tuple(float(item) for item in value)
+        return tuple(_converted(0.0, item, where) for item in value)
     if isinstance(current, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not type(current):
@@ -216,6 +233,7 @@ PRESETS: dict[str, TrainSettings] = {
         rounds=2,
         prompts=4,
         tokens_per_prompt=320,
+        pilot_problems=16,
         eval_problems=32,
         gate=GateSettings(checkpoints=64),
         critic=CriticSettings(steps=4),

@@ -18,9 +18,14 @@ __all__ = ("OutcomeWindow", "Steering")
 
 
 class OutcomeWindow:
-    """Suffix outcomes seen in the last rounds, per depth; the source of the fitted constants."""
+    """Suffix outcomes seen in the last rounds, per depth; the source of the fitted constants.
 
-    def __init__(self, rounds: int) -> None:
+    Attributes:
+        first_guess: the constant before any round; a pilot's mean outcome.
+    """
+
+    def __init__(self, rounds: int, *, first_guess: float = 0.5) -> None:
+        self.first_guess = first_guess
         self._rounds: deque[dict[int, tuple[int, float]]] = deque(maxlen=rounds)
 
     def add(self, collections: Iterable[Collection]) -> None:
@@ -36,7 +41,7 @@ class OutcomeWindow:
         self._rounds.append(sums)
 
     def rates(self) -> BaseRates:
-        """Best constants on the window; 0.5 before any outcome."""
+        """Best constants on the window."""
         totals: dict[int, tuple[int, float]] = {}
         for sums in self._rounds:
             for depth, (count, total) in sums.items():
@@ -44,7 +49,7 @@ class OutcomeWindow:
                 totals[depth] = (before[0] + count, before[1] + total)
         seen = sum(count for count, _ in totals.values())
         if not seen:
-            return BaseRates(0.5)
+            return BaseRates(self.first_guess)
         constant = sum(total for _, total in totals.values()) / seen
         return BaseRates(constant, {depth: t / n for depth, (n, t) in sorted(totals.items())})
 

@@ -99,7 +99,7 @@ def test_both_packings_have_the_same_loss_and_gradient(
 
 @pytest.mark.parametrize("packing", ["segment", "path"])
 def test_micro_batches_and_order_change_nothing(batch: Batch, packing: str) -> None:
-    records = batch.actor(packing)
+    records = batch.actor(packing)[:20]
     loss, expected = gradient(trainer_of(batch, batch_tokens=1), records)
     for batch_tokens in (300, 100_000):
         random.Random(batch_tokens).shuffle(records)
