@@ -22,6 +22,10 @@ __all__ = ("SGLangServer", "usable_context")
 _ABORT_S = 0.5
 """Most seconds that telling the server of a cancelled request may hold its caller up."""
 
+_REPLY_BYTES = 2**20
+_TOKEN_BYTES = 512
+"""A sampled token is some 50 bytes of JSON, text included."""
+
 
 def usable_context(length: int) -> int:
     """Most tokens of prompt plus reply that SGLang takes at a context length.
@@ -54,7 +58,9 @@ class SGLangServer:
             RequestError: it failed.
         """
         try:
-            return await self._transport.post("/generate", payload, headers=headers)
+            return await self._transport.post(
+                "/generate", payload, headers=headers, most_bytes=_most_bytes(payload)
+            )
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_ABORT_S, shield=True):
                 await self._abort(payload["rid"])
@@ -115,6 +121,12 @@ class SGLangServer:
             for worker in workers if isinstance(workers, list) else []:
                 if isinstance(worker, Mapping) and isinstance(worker.get("url"), str):
                     group.start_soon(_abort_at, worker["url"], rid)
+
+
+def _most_bytes(payload: Mapping[str, Any]) -> int:
+    """More than any honest reply to this request has: parsed JSON takes far more room."""
+    tokens: int = payload["sampling_params"]["max_new_tokens"]
+    return _REPLY_BYTES + tokens * _TOKEN_BYTES
 
 
 async def _abort_at(url: str, rid: str) -> None:

@@ -125,10 +125,15 @@ class _Dispatched(HttpServer):
         self._post = host.post
 
     async def post(
-        self, path: str, payload: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        payload: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        most_bytes: int | None = None,
     ) -> Any:
         if self._post is None or path != "/generate":
-            return await super().post(path, payload, headers=headers)
+            return await super().post(path, payload, headers=headers, most_bytes=most_bytes)
         try:
             return await self._post(
                 self.url + path, dict(payload), max_retries=1, headers=dict(headers or {})
