@@ -50,7 +50,7 @@ def trained(invoke: Invoke, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs") / "tiny"
     changes = [part for change in TINY for part in ("--set", change)]
     result = invoke("train", "--preset", "smoke", "--out", root, "--rounds", 1, *changes)
-    assert "next" in result.stdout
+    assert f"next: focus show {root}" in result.stdout
     return root
 
 

@@ -26,7 +26,7 @@ def test_the_list_says_what_is_there_and_how_to_get_the_rest(cache: Path, invoke
     assert "builtin" in page
     assert "MB in" in page
     assert "not installed: focus models add smollm2" in page
-    assert f"{cache / 'mine'} 2 B" in page
+    assert f"added {cache / 'mine'}, 2 B" in page
 
 
 def test_an_added_model_is_listed_by_its_name(cache: Path, invoke: Invoke) -> None:

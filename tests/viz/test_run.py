@@ -7,10 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from focus.viz.facts import Facts
 from focus.viz.glyphs import ASCII, UNICODE
 from focus.viz.rounds import ROUND_HEADER, critic_note, eta_s, round_line
 from focus.viz.run import collection_overview, training_overview, trees_table
-from focus.viz.summaries import facts, training_rows
+from focus.viz.summaries import training_rows
 
 from .conftest import Draw, stored_tree
 
@@ -103,7 +104,7 @@ def test_a_critic_that_never_steered_says_why(draw: Draw) -> None:
         "critic_gate_round": None,
         "critic_gate_last": {"reason": "judged on 64 checkpoints; at least 500 are needed"},
     }
-    page = draw(facts(training_rows(summary, glyphs=UNICODE)), width=160)
+    page = draw(Facts(training_rows(summary, glyphs=UNICODE)), width=160)
     assert "it never steered (judged on 64 checkpoints" in page
 
 

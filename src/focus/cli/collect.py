@@ -191,8 +191,9 @@ class _Report:
 
 
 def _report(summary: dict[str, Any], out: Path) -> None:
-    from focus.cli.terminal import glyphs_for, result_console, show, typed
-    from focus.viz.summaries import books_rows, collection_rows, facts
+    from focus.cli.terminal import glyphs_for, next_step, result_console, show, typed
+    from focus.viz.facts import Facts
+    from focus.viz.summaries import books_rows, collection_rows
 
     console = result_console()
     glyphs = glyphs_for(console)
@@ -200,6 +201,6 @@ def _report(summary: dict[str, Any], out: Path) -> None:
         *collection_rows(summary, glyphs=glyphs),
         *books_rows(summary["ledger"]),
         ("files", f"{typed(out)}: trees/, actor/, critic/, index.jsonl"),
-        ("next", f"focus show {typed(out)}"),
     ]
-    show(console, facts(rows), glyphs=glyphs)
+    show(console, Facts(rows), glyphs=glyphs)
+    next_step(console, f"focus show {typed(out)}")

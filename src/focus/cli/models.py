@@ -25,10 +25,10 @@ def listed(ctx: typer.Context) -> None:
         return
     from focus.cli.terminal import glyphs_for, result_console, show
     from focus.models import models_dir
-    from focus.viz.summaries import facts
+    from focus.viz.facts import Facts
 
     console = result_console()
-    show(console, facts([*_named(), *_others(models_dir())]), glyphs=glyphs_for(console))
+    show(console, Facts([*_named(), *_others(models_dir())]), glyphs=glyphs_for(console))
 
 
 def _named() -> list[tuple[str, str]]:
@@ -59,7 +59,7 @@ def _others(cache: Path) -> list[tuple[str, str]]:
     except ConfigError:
         known = set()
     folders = sorted(path.parent for path in cache.glob("*/config.json"))
-    rows = [(str(folder), _size(folder)) for folder in folders if folder not in known]
+    rows = [("added", f"{folder}, {_size(folder)}") for folder in folders if folder not in known]
     return [*rows, ("cache", f"{cache} (FOCUS_MODELS names another)")]
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "glyphs_for",
+    "next_step",
     "progress_console",
     "quiet_libraries",
     "result_console",
@@ -75,9 +76,14 @@ def show(console: Console, renderable: RenderableType, *, glyphs: Glyphs) -> Non
         console.print(drawn)
         return
     with console.capture() as page:
-        console.print(drawn)
+        console.print(drawn, crop=False)
     for line in page.get().splitlines():
         console.out(line.rstrip(), highlight=False)
+
+
+def next_step(console: Console, command: str) -> None:
+    """A command to copy: never wrapped."""
+    console.print(f"next: {command}", markup=False, style="bold", soft_wrap=True)
 
 
 def typed(path: Path) -> str:

@@ -102,8 +102,9 @@ def _stored_settings(root: Path, changes: dict[str, Any]) -> TrainSettings:
 
 def _run(settings: TrainSettings, root: Path, *, resume: bool) -> None:
     from focus.cli.interrupt import run_until_interrupted
-    from focus.cli.terminal import glyphs_for, result_console, show, typed
-    from focus.viz.summaries import facts, training_rows
+    from focus.cli.terminal import glyphs_for, next_step, result_console, show, typed
+    from focus.viz.facts import Facts
+    from focus.viz.summaries import training_rows
 
     if not resume:
         _refuse_occupied(root)
@@ -116,10 +117,10 @@ def _run(settings: TrainSettings, root: Path, *, resume: bool) -> None:
     glyphs = glyphs_for(console)
     where = [
         ("files", f"{typed(root)}: models/final, metrics.jsonl, trees/, critic/, tensorboard/"),
-        ("next", f"focus show {typed(root)}"),
     ]
     console.print()
-    show(console, facts([*training_rows(summary, glyphs=glyphs), *where]), glyphs=glyphs)
+    show(console, Facts([*training_rows(summary, glyphs=glyphs), *where]), glyphs=glyphs)
+    next_step(console, f"focus show {typed(root)}")
 
 
 def _refuse_occupied(root: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from focus.tree import Node, NodeId
+from focus.viz.facts import Facts
 from focus.viz.numbers import fraction, signed
 from focus.viz.text import visible
 from focus.viz.tree import TreeView, selection_line
@@ -23,12 +23,7 @@ def node_view(view: TreeView, node_id: NodeId) -> RenderableType:
         KeyError: there is no such node.
     """
     node = view.stored.tree[node_id]
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _facts(view, node):
-        table.add_row(name, Text(value))
-    return Group(table, Text(), *_context(view, node_id))
+    return Group(Facts(_facts(view, node)), Text(), *_context(view, node_id))
 
 
 def _facts(view: TreeView, node: Node[None]) -> Iterator[tuple[str, str]]:

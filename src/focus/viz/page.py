@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from focus.records.tree_store import StoredTree
 from focus.tree import NodeId
+from focus.viz.facts import Facts
 from focus.viz.glyphs import UNICODE, Glyphs
 from focus.viz.node import node_view
 from focus.viz.numbers import fraction
@@ -70,18 +70,14 @@ def _legend(glyphs: Glyphs) -> str:
 
 
 def _facts(stored: StoredTree, glyphs: Glyphs) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _rows(stored, glyphs):
-        table.add_row(name, Text(value))
-    for failure in stored.failures[:_FAILURES_SHOWN]:
-        message = visible(failure.message, ascii_only=glyphs.ascii_only)
-        table.add_row("failed", Text(f"{failure.kind}: {message}", style="red"))
-    left = len(stored.failures) - _FAILURES_SHOWN
-    if left > 0:
-        table.add_row("failed", Text(f"and {left} more", style="red"))
-    return table
+    failures = [
+        ("failed", f"{failure.kind}: {visible(failure.message, ascii_only=glyphs.ascii_only)}")
+        for failure in stored.failures[:_FAILURES_SHOWN]
+    ]
+    left = len(stored.failures) - len(failures)
+    if left:
+        failures.append(("failed", f"and {left} more"))
+    return Group(Facts(_rows(stored, glyphs)), Facts(failures, style="red"))
 
 
 def _rows(stored: StoredTree, glyphs: Glyphs) -> Iterator[tuple[str, str]]:

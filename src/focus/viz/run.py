@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from focus.records.tree_store import StoredTree
+from focus.viz.facts import Facts
 from focus.viz.glyphs import Glyphs
 from focus.viz.numbers import fraction, signed
 from focus.viz.rounds import rounds_view, trends
-from focus.viz.summaries import books_rows, collection_rows, facts, training_rows
+from focus.viz.summaries import books_rows, collection_rows, training_rows
 from focus.viz.text import clipped, visible
 
 __all__ = ("collection_overview", "training_overview", "trees_table")
@@ -40,8 +41,8 @@ def training_overview(
     else:
         head.append(("not finished", _how_to_go_on(settings, rows, folder)))
     if not rows:
-        return facts(head)
-    return Group(facts(head), Text(), rounds_view(rows), Text(), trends(rows, glyphs=glyphs))
+        return Facts(head)
+    return Group(Facts(head), Text(), rounds_view(rows), Text(), trends(rows, glyphs=glyphs))
 
 
 def _setup(settings: Settings) -> str:
@@ -76,7 +77,7 @@ def collection_overview(
         head += [*collection_rows(summary, glyphs=glyphs), *books_rows(summary["ledger"])]
     else:
         head.append(("not finished", f"repeat focus collect with --out {folder}"))
-    return Group(facts(head), *_without_tree(rows, glyphs))
+    return Group(Facts(head), *_without_tree(rows, glyphs))
 
 
 def _without_tree(rows: Rows, glyphs: Glyphs) -> Iterator[Text]:

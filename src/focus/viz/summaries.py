@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from focus.viz.glyphs import Glyphs
 from focus.viz.numbers import count, duration, fraction, interval, signed
 
-__all__ = ("books_rows", "collection_rows", "facts", "training_rows")
+__all__ = ("books_rows", "collection_rows", "training_rows")
 
 Rows = Iterable[tuple[str, str]]
 
@@ -23,16 +19,6 @@ _RATIOS = (
     ("eta_critic", "needed of critic calls"),
     ("eta_learn", "distinct of learner tokens"),
 )
-
-
-def facts(rows: Rows) -> RenderableType:
-    """Names and values in two columns; long values wrap."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(name, Text(value))
-    return table
 
 
 def training_rows(summary: Mapping[str, Any], *, glyphs: Glyphs) -> Rows:
