@@ -19,11 +19,13 @@ import anyio.to_thread
 from focus._cancellation import siblings
 from focus.collect import Collection
 from focus.collect.texts import edge_texts
-from focus.errors import ConfigError
+from focus.errors import ConfigError, StoreError
 from focus.execution import AdmissionPool, ExecutionServices
 from focus.problem import Problem
 from focus.records import JsonlDirectory, read_critic_records, save_tree
+from focus.records.files import read_whole
 from focus.records.records import CriticRecord
+from focus.records.strict_json import loads
 from focus.sampling import derive_seed
 from focus.search import Search
 from focus.tasks.registry import Task
@@ -132,8 +134,12 @@ class TrainingRun:
     def _restore(self, last: AppliedRound) -> None:
         folder = self.directory.checkpoints / last.checkpoint
         self.learner.load(folder)
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        self._steering.restore(state["steering"])
+        path = folder / "state.json"
+        state: Any = loads(read_whole(path), where=str(path))
+        try:
+            self._steering.restore(state["steering"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{path}: not what this version wrote: {error!r}") from error
         for round_index in range(last.round + 1 - self.settings.replay_rounds, last.round + 1):
             if round_index >= 0:
                 self._replay.append(self._sink_records(round_index))
