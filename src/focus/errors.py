@@ -179,7 +179,8 @@ class CollectionFailed(FocusError, RuntimeError):
         self.collection = collection
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (CollectionFailed, (str(self), self.failures))
+        kept = {name: value for name, value in vars(self).items() if name != "collection"}
+        return (CollectionFailed, (str(self), self.failures), kept)
 
 
 class CreditError(FocusError, ValueError):

@@ -16,7 +16,7 @@ from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation, TokenIds
 
-__all__ = ("END", "RecordedPolicy", "RecordingPolicy", "ScriptedPolicy", "Shuffled")
+__all__ = ("END", "RecordedPolicy", "RecordingPolicy", "ScriptedPolicy", "Shuffled", "Wrapper")
 
 END = 256
 """The end token of the byte vocabulary that scripted policies speak."""
