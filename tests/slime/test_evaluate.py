@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from focus import Sampling
+from focus import Sampling, Search
+from focus.credit import Grpo
 from focus.integrations import JsonlDirectory
 from focus.integrations.slime import make_evaluate, make_generate
 from focus.testing.envs import WalkEnv, walk_script
@@ -144,3 +145,28 @@ async def test_cancelling_an_evaluation_leaves_nothing(turns: int) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asyncio.all_tasks() == before
+
+
+async def test_a_tree_of_one_rollout_has_the_solution_that_evaluation_finds() -> None:
+    """Same ids, same outcome: training and evaluation differ in branching alone."""
+
+    def greedy(prompt: str, so_far: str, rng: object) -> str:
+        return ("+-" * STEPS)[len(so_far) : STEPS] + "+"
+
+    walks = Walks(
+        policy=lambda: ScriptedPolicy(greedy), search=Search.flat(1), credit=Grpo(), allowance=32
+    )
+    solved = await make_evaluate(walks, profile="token_chunk")(slime_args(), prompt(0), {})
+    made = await make_generate(walks, profile="token_chunk", packing="path")(
+        slime_args(), prompt(0), {}
+    )
+    assert [sample.tokens for sample in made] == [solved.tokens]
+    assert made[0].metadata["raw_reward"] == solved.reward
+
+
+async def test_the_mean_over_copies_counts_truncated_ones() -> None:
+    with hook_module(evaluate=make_evaluate(Walks(allowance=9), profile="token_chunk")) as module:
+        path = f"{module}.evaluate"
+        found = await evaluate_dataset(slime_args(), ROWS[:2], path=path, copies=3)
+    assert len(found["rewards"]) == 6
+    assert all(found["truncated"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from types import SimpleNamespace
 from typing import Any
@@ -157,6 +158,21 @@ def test_every_value_survives_slimes_whitelist(packing: Any) -> None:
     for sent, i in zip(parcel["rollout_log_probs"], order, strict=True):
         assert torch.equal(sent, torch.tensor(made[i].rollout_log_probs))
     assert ("teacher_log_probs" in parcel) == (packing == "path")
+
+
+@pytest.mark.parametrize(
+    ("hook", "names"),
+    [
+        (preserve_advantages, ["args", "samples"]),
+        (advantages, ["args", "rollout_data"]),
+        (
+            sum_policy_tokens,
+            ["total_lengths", "response_lengths", "loss_masks", "calculate_per_token_loss"],
+        ),
+    ],
+)
+def test_parameters_have_the_names_that_slime_checks(hook: Any, names: list[str]) -> None:
+    assert list(inspect.signature(hook).parameters) == names
 
 
 def test_plain_objects_will_do() -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from focus.collect import Collection, total
+from focus.collect import Collection, Ledger, total
 from focus.errors import ConfigError, ProblemError, StoreError
 from focus.records import JsonlDirectory
 from focus.records.files import listed
@@ -107,10 +107,11 @@ def _saved(save: str | os.PathLike[str]) -> _Saved | None:
 
 @dataclass(slots=True)
 class _Round:
-    """One round of this process."""
+    """One round of this process: prompts begun, and the books of those handed over."""
 
     started: set[int] = field(default_factory=set)
-    collections: list[Collection] = field(default_factory=list)
+    ledgers: list[Ledger] = field(default_factory=list)
+    successes: list[float] = field(default_factory=list)
 
 
 class Rounds:
@@ -163,9 +164,11 @@ class Rounds:
         round = collection.tree.header.identity.round
         with self._lock:
             self._wrote |= stored is not None
-            found = self._rounds[round].collections
-            found.append(collection)
-            if len(found) == prompts_per_round(args):
+            books = self._rounds[round]
+            books.ledgers.append(collection.ledger)
+            if outcomes := collection.opening_outcomes:
+                books.successes.append(fmean(outcomes))
+            if len(books.ledgers) == prompts_per_round(args):
                 self._close(round)
             self._settle()
 
@@ -186,19 +189,18 @@ class Rounds:
         return run
 
     def _close(self, round: int) -> None:
-        """Every prompt of a round is handed over: say how it went, and let go of the trees."""
-        collections = self._rounds.pop(round).collections
-        books = total([collection.ledger for collection in collections])
-        successes = [fmean(c.opening_outcomes) for c in collections if c.opening_outcomes]
+        """Every prompt of a round is handed over: say how it went."""
+        books = self._rounds.pop(round)
+        spent = total(books.ledgers)
         _LOG.info(
             "round %d, attempt %d: %d prompts, collection success %.4f, %d tokens generated, "
             "%d trained",
             round,
             self._attempt,
-            len(collections),
-            fmean(successes) if successes else math.nan,
-            books.tokens_generated,
-            books.tokens_trained,
+            len(books.ledgers),
+            fmean(books.successes) if books.successes else math.nan,
+            spent.tokens_generated,
+            spent.tokens_trained,
         )
         if self._wrote:
             self._complete.add(round)
