@@ -23,7 +23,7 @@ from focus.errors import (
     StoreError,
 )
 from focus.integrations import JsonlDirectory
-from focus.integrations.slime import make_generate, to_sample
+from focus.integrations.slime import make_generate, preserve_advantages, to_sample
 from focus.policies.slime import SlimePolicy
 from focus.records import ActorRecord, RecordKey, read_critic_records
 from focus.testing.envs import WalkEnv, walk_script
@@ -200,14 +200,18 @@ async def test_another_runs_directory_stops_before_any_request(tmp_path: Path) -
     assert {f.name: f.read_bytes() for f in (tmp_path / "targets").iterdir()} == before
 
 
-async def test_one_index_twice_in_a_round_is_refused() -> None:
-    walks = Walks()
-    hook = make_generate(walks, profile="token_chunk")
-    await hook(slime_args(), prompt(2), PARAMS)
-    spent = walks.requests
-    with pytest.raises(ProblemError, match="problem 2"):
-        await hook(slime_args(), prompt(2), PARAMS)
-    assert walks.requests == spent
+async def test_two_trees_of_one_index_never_become_one_prompt(tmp_path: Path) -> None:
+    hook = make_generate(Walks(), profile="token_chunk")
+    twice = await hook(slime_args(), prompt(2), PARAMS)
+    assert preserve_advantages(slime_args(), twice)
+    twice += await hook(slime_args(), prompt(2), PARAMS)
+    with pytest.raises(RecordError, match="prompt 2: two trees"):
+        preserve_advantages(slime_args(), twice)
+    sink = JsonlDirectory(tmp_path / "targets")
+    stored = make_generate(Walks(), profile="token_chunk", critic_sink=sink)
+    await stored(slime_args(), prompt(2), PARAMS)
+    with pytest.raises(StoreError, match=r"problem 2.*written before"):
+        await stored(slime_args(), prompt(2), PARAMS)
 
 
 async def test_a_prompt_over_the_context_is_named() -> None:

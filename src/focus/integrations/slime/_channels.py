@@ -12,6 +12,7 @@ this package names such a field.
     collection success     metadata["raw_reward"]    raw_reward          Slime's log
     critic target          metadata[focus_target]    local_raw_reward    critic_targets
     targets of the prompt  metadata["round_number"]  round_number        critic_targets
+    edges trained here     metadata[focus_nodes]     -                   preserve_advantages
 
 `teacher_log_probs` is free because distillation is refused; like log-probs it arrives cut
 for context parallelism. `raw_reward` holds success or targets, never both: a value in the
@@ -26,6 +27,7 @@ from typing import Any
 
 __all__ = (
     "BEHAVIOUR",
+    "NODES",
     "NO_TARGET",
     "PROMPT",
     "SUCCESS",
@@ -46,7 +48,8 @@ class Channel:
 
     Attributes:
         field: attribute of Slime's Sample; or, `in_metadata`, a key of its metadata.
-        key: where the trainer's rollout_data holds it, one entry per sample.
+        key: where the trainer's rollout_data holds it, one entry per sample; "" when it
+            stays with the rollout manager.
         in_metadata: whether `field` is a metadata key.
     """
 
@@ -79,3 +82,4 @@ TOKEN_WEIGHTS = Channel("teacher_log_probs", "teacher_log_probs")
 SUCCESS = Channel("raw_reward", "raw_reward", in_metadata=True)
 TARGET = Channel("focus_target", "local_raw_reward", in_metadata=True)
 TARGET_COUNT = Channel("round_number", "round_number", in_metadata=True)
+NODES = Channel("focus_nodes", "", in_metadata=True)

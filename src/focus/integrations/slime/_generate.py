@@ -171,13 +171,9 @@ class _Trees:
                 collector = _collector(self.collector_for, policy, problem)
                 _check_law(args, collector.agent)
                 identity = self.rounds.begin(args, source.index)
-                try:
-                    collection = await self._collect(collector, problem, identity)
-                    deliver = functools.partial(self._deliver, args, source, collection, collector)
-                    return await anyio.to_thread.run_sync(deliver)
-                except BaseException:
-                    self.rounds.abandon(identity, source.index)
-                    raise
+                collection = await self._collect(collector, problem, identity)
+                deliver = functools.partial(self._deliver, args, source, collection, collector)
+                return await anyio.to_thread.run_sync(deliver)
 
     async def _collect(
         self, collector: Collector, problem: Problem, identity: Identity

@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import Any
 
 from focus.collect import Collection, Ledger, total
-from focus.errors import ConfigError, ProblemError, StoreError
+from focus.errors import ConfigError, StoreError
 from focus.records import JsonlDirectory
 from focus.records.files import listed
 from focus.records.jsonl import MANIFEST, PromptFile, accepted_attempts, read_manifest
@@ -107,9 +107,8 @@ def _saved(save: str | os.PathLike[str]) -> _Saved | None:
 
 @dataclass(slots=True)
 class _Round:
-    """One round of this process: prompts begun, and the books of those handed over."""
+    """Books of the prompts of one round that were handed over."""
 
-    started: set[int] = field(default_factory=set)
     ledgers: list[Ledger] = field(default_factory=list)
     successes: list[float] = field(default_factory=list)
 
@@ -133,7 +132,6 @@ class Rounds:
         """The identity of a prompt's collection. The first call looks at the directory.
 
         Raises:
-            ProblemError: this prompt was begun before in this round.
             StoreError: the sink's directory is none, or another run's.
             ConfigError: Slime resumes at one round and its prompts at another.
         """
@@ -141,18 +139,7 @@ class Rounds:
         with self._lock:
             run = self._run or self._open(args, round)
             self._settle()
-            if index in self._rounds[round].started:
-                raise ProblemError(
-                    f"problem {index}: begun twice in round {round}; two samples of one batch "
-                    "must have different indexes"
-                )
-            self._rounds[round].started.add(index)
         return Identity(run=run, round=round, attempt=self._attempt)
-
-    def abandon(self, identity: Identity, index: int) -> None:
-        """Forget a prompt whose collection came to nothing, so that it may be begun again."""
-        with self._lock:
-            self._rounds[identity.round].started.discard(index)
 
     def hand_over(self, args: Any, collection: Collection) -> None:
         """Store a prompt's critic records, before its samples are given away. Blocks.

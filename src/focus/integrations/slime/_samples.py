@@ -11,6 +11,7 @@ from focus.errors import ConfigError, RecordError
 from focus.integrations.slime._channels import (
     BEHAVIOUR,
     NO_TARGET,
+    NODES,
     PROMPT,
     SUCCESS,
     TARGET,
@@ -113,7 +114,7 @@ def _trained(record: ActorRecord, source: Any, *, packing: Packing) -> Any:
     if packing == "path":
         TOKEN_WEIGHTS.put(sample, list(record.weights))
     sample.weight_versions = [record.source.policy_version]
-    sample.metadata["focus_nodes"] = list(record.nodes)
+    NODES.put(sample, list(record.nodes))
     return sample
 
 

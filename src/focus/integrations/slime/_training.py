@@ -21,6 +21,7 @@ from focus._extras import require
 from focus.errors import ConfigError, RecordError
 from focus.integrations.slime._channels import (
     BEHAVIOUR,
+    NODES,
     PROMPT,
     SUCCESS,
     TARGET,
@@ -154,11 +155,12 @@ def local_part(values: Any, total_length: int, response_length: int) -> Any:
 
 
 def _check_identities(samples: Sequence[Any]) -> None:
-    """One rollout_id per prompt, and one prompt per rollout_id.
+    """One rollout_id per prompt, one prompt per rollout_id, one tree per prompt.
 
     Slime would give samples without one an id each, and merge prompts that share one.
     """
     prompts: dict[Any, Any] = {}
+    trained: set[tuple[Any, Any]] = set()
     for sample in samples:
         index, identity = getattr(sample, "index", None), PROMPT.get(sample)
         if index is None and identity is None:
@@ -166,6 +168,10 @@ def _check_identities(samples: Sequence[Any]) -> None:
         if identity is None or prompts.setdefault(identity, index) != index:
             others = "missing" if identity is None else f"also that of prompt {prompts[identity]}"
             raise RecordError(f"prompt {index}: rollout_id {identity} is {others}")
+        edges = [(identity, node) for node in NODES.get(sample) or ()]
+        if not trained.isdisjoint(edges):
+            raise RecordError(f"prompt {index}: two trees in one batch")
+        trained.update(edges)
     if len(set(prompts.values())) != len(prompts):
         raise RecordError(f"{len(prompts)} rollout_ids for {len(set(prompts.values()))} prompts")
 
