@@ -182,7 +182,7 @@ def cancelled_at(moment: int, job: Job, cancel: Cancel, tokens: int) -> None:
 def test_nothing_stays_behind_wherever_it_is_cancelled(
     job: Job, cancel: Cancel, request: pytest.FixtureRequest
 ) -> None:
-    tokens, stride = (600, 1) if request.config.getoption("--full") else (60, 2)
+    tokens, stride = (300, 1) if request.config.getoption("--full") else (60, 2)
     for moment in range(1, ticks_of(job, tokens) + 1, stride):
         cancelled_at(moment, job, cancel, tokens)
     gc.collect()
