@@ -39,6 +39,9 @@ class AdmissionPool:
     is awaited, so capacity 1 cannot deadlock.
     """
 
+    # Under the lock nothing is called or made that could start a garbage collection: it may
+    # throw away a forgotten coroutine that holds a permit, which would want the lock again.
+
     def __init__(self, capacity: int = 64) -> None:
         if capacity < 1:
             raise ConfigError(f"capacity must be >= 1, got {capacity}")
@@ -52,7 +55,8 @@ class AdmissionPool:
     @property
     def statistics(self) -> PoolStatistics:
         with self._lock:
-            return PoolStatistics(self._capacity, self._in_use, self._peak, len(self._waiters))
+            in_use, peak, waiting = self._in_use, self._peak, len(self._waiters)
+        return PoolStatistics(self._capacity, in_use, peak, waiting)
 
     @asynccontextmanager
     async def permit(self) -> AsyncIterator[None]:
@@ -69,31 +73,40 @@ class AdmissionPool:
 
     def close(self) -> None:
         """Refuse new callers and fail those that wait; permits in use finish normally."""
+        nobody: deque[_Waiter] = deque()
         with self._lock:
             self._closed = True
-            waiters, self._waiters = self._waiters, deque()
+            waiters, self._waiters = self._waiters, nobody
         for waiter in waiters:
             _wake(waiter, LifecycleError("the admission pool was closed"))
 
     async def _acquire(self) -> None:
-        with self._lock:
-            if self._closed:
-                raise LifecycleError("the admission pool is closed")
-            if self._in_use < self._capacity and not self._waiters:
-                self._take()
-                return
-            loop = asyncio.get_running_loop()
-            waiter = _Waiter(loop, loop.create_future())
-            self._waiters.append(waiter)
+        if self._take_or_queue(None):
+            return
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter(loop, loop.create_future())
+        if self._take_or_queue(waiter):
+            return
         try:
             await waiter.future
         except BaseException:  # cancelled, the pool closed, or the coroutine thrown away
             self._withdraw(waiter)
             raise
 
-    def _take(self) -> None:
-        self._in_use += 1
-        self._peak = max(self._peak, self._in_use)
+    def _take_or_queue(self, waiter: _Waiter | None) -> bool:
+        """Take a free permit (there is none while somebody waits), or put `waiter` in line."""
+        with self._lock:
+            is_closed = self._closed
+            is_free = not is_closed and self._in_use < self._capacity
+            if is_free:
+                self._in_use += 1
+                if self._peak < self._in_use:
+                    self._peak = self._in_use
+            elif waiter is not None and not is_closed:
+                self._waiters.append(waiter)
+        if is_closed:
+            raise LifecycleError("the admission pool is closed")
+        return is_free
 
     def _withdraw(self, waiter: _Waiter) -> None:
         with self._lock:
@@ -104,14 +117,16 @@ class AdmissionPool:
         self._release()
 
     def _release(self) -> None:
-        with self._lock:
-            self._in_use -= 1
-            while self._waiters:
+        """Hand the permit to the first in line whose loop still runs, or put it back."""
+        while True:
+            with self._lock:
+                if not self._waiters:
+                    self._in_use -= 1
+                    return
                 waiter = self._waiters.popleft()
                 waiter.granted = True
-                if _wake(waiter):
-                    self._take()
-                    return
+            if _wake(waiter):
+                return
 
 
 def _wake(waiter: _Waiter, error: Exception | None = None) -> bool:
