@@ -15,6 +15,8 @@ from focus import (
     Critic,
     Execution,
     ExecutionServices,
+    Fifo,
+    Phase,
     Problem,
     RetryPolicy,
     Sampling,
@@ -210,3 +212,38 @@ def test_a_stray_cancellation_hangs_nobody(part: str) -> None:
             break
         assert isinstance(result, Collection | FocusError), repr(result)
     assert n > 4
+
+
+class FusedGate:
+    """A search whose own code fails in the middle of a collection."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        self._fuse = fuse
+
+    def admits(self, *, children: int, pending: int) -> bool:
+        self._fuse.burn()
+        return pending < 2
+
+
+def test_an_error_of_the_search_comes_out_as_itself_and_leaves_nothing_open() -> None:
+    for n in range(1, 1000):
+        fuse, env = Fuse(n, lambda: RuntimeError("blown")), LiveEnv()
+        agent = Agent(
+            ScriptedPolicy(walk_script(7)), parser=Segments(3), allowance=Allowance(tokens=7)
+        )
+        search = Search((Phase(Fifo(), tokens=30, gate=FusedGate(fuse)),), concurrency=3)
+        collector = Collector(agent=agent, env=env, search=search)
+
+        async def main(collector: Collector = collector) -> BaseException | None:
+            async with collector:
+                try:
+                    await collector.collect(PROBLEM, allow_partial=True)
+                except RuntimeError as error:
+                    return error
+            return None
+
+        assert asyncio.run(main()) is (fuse.error if fuse.blown else None)
+        assert env.opened == env.released > 0
+        if not fuse.blown:
+            break
+    assert n > 5
