@@ -29,10 +29,12 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from focus import (
+    AdmissionPool,
     Agent,
     Allowance,
     Collector,
     Execution,
+    ExecutionServices,
     Policy,
     Problem,
     RefinedTd,
@@ -117,7 +119,7 @@ class Driver:
     folder: Path
     prompts: int = 4
     tokens: int = 320
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
     packing: Packing = "segment"
     layout: Layout = field(default_factory=Layout)
     seed: int = 0
@@ -136,6 +138,7 @@ class Driver:
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=self.learning_rate, betas=(0.9, 0.95), weight_decay=0.0
         )
+        self.services = ExecutionServices(AdmissionPool(capacity=64))
         self.sink = JsonlDirectory(self.folder / "targets")
         train = TASK.problems("train", 20_000, seed=self.seed)
         self.source = DataSource(self.args, _rows(train))
@@ -146,13 +149,14 @@ class Driver:
             policy,
             parser=Segments(TASK.segment_tokens),
             allowance=Allowance(tokens=TASK.allowance_tokens),
-            execution=Execution(),
+            execution=Execution(services=self.services),
         )
         return Collector(
             agent=agent,
             env=TASK.env_for(problem),
             search=Search.two_phase(tokens=self.tokens, concurrency=4),
             credit=RefinedTd(),
+            own=False,
         )
 
     @contextlib.contextmanager
@@ -260,9 +264,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train through the hooks, and measure it.")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--prompts", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=640)
+    parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--problems", type=int, default=600)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--packing", default="path", choices=("segment", "path"))
     options = parser.parse_args()
     torch.set_num_threads(1)

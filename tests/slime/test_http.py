@@ -103,7 +103,7 @@ def test_the_interval_of_a_paired_gain() -> None:
 def test_the_hooks_train(tmp_path: Path) -> None:
     """32 prompts x 20 rounds: held-out accuracy rises by 0.05 or more, beyond chance."""
     with served("--model", "builtin") as port:
-        driver = Driver(port=port, folder=tmp_path, prompts=32, tokens=640, packing="path")
+        driver = Driver(port=port, folder=tmp_path, prompts=32, tokens=400, packing="path")
         problems = TASK.problems("heldout", 600)
         with driver.process() as loop:
             before = driver.accuracy(loop, problems)
