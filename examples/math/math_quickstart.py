@@ -98,8 +98,8 @@ def report(found: Collection, out: Path) -> None:
 def parse_options(arguments: list[str] | None = None) -> Any:
     parser = argparse.ArgumentParser(description="Solve one mathematics problem as a tree.")
     parser.add_argument("--model", default="builtin", help="model folder, builtin or smollm2")
-    parser.add_argument("--problem", default="Compute 37 + 45 - 18 + 26.")
-    parser.add_argument("--answer", default="90", help="or a solution with a boxed answer")
+    parser.add_argument("--problem", default="Compute 37 + 5 - 8 + 6.")
+    parser.add_argument("--answer", default="40", help="or a solution with a boxed answer")
     parser.add_argument("--tokens", type=int, default=640, help="generation budget of the tree")
     parser.add_argument("--chunk", type=int, help=f"default: {CHUNK_TOKENS}; builtin 12")
     parser.add_argument("--out", type=Path, default=Path("math-tree.json"))

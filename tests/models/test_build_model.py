@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -16,12 +18,13 @@ from focus.rendering import load_tokenizer, tokenizer_hash
 SCRIPT = Path(__file__).parents[2] / "scripts" / "build_model"
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     loader = SourceFileLoader("build_model", str(SCRIPT))
     spec = importlib.util.spec_from_loader("build_model", loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up
     loader.exec_module(module)
     return module
 
@@ -33,5 +36,6 @@ def test_the_shipped_tokenizer_is_the_scripts(script: ModuleType) -> None:
 def test_twenty_updates_lower_the_loss(script: ModuleType) -> None:
     torch.set_num_threads(1)
     tokenizer = load_tokenizer(BUILTIN)
-    losses = script.train(script.build_model(tokenizer), tokenizer, updates=20, batch=8)
+    stage = dataclasses.replace(script.CALCULATING, updates=20)
+    losses = script.train(script.build_model(tokenizer), tokenizer, stage, batch=8)
     assert sum(losses[-5:]) < sum(losses[:5]) - 1.0

@@ -1,4 +1,4 @@
-"""The shipped model: small, loadable by anyone, right about half the time."""
+"""The shipped model: small, loadable by anyone, right about every third time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def sample(policy: TransformersPolicy, prefix: TokenIds, *names: object) -
     return await policy.generate(prefix, Sampling(temperature=1.0, max_tokens=160, seed=seed))
 
 
-async def test_it_solves_about_half_and_most_problems_are_mixed() -> None:
+async def test_it_solves_a_third_and_most_problems_are_mixed() -> None:
     problems = make_problems(48, seed=11, split="heldout")
     async with TransformersPolicy("builtin", device="cpu") as policy:
         replies = await asyncio.gather(
@@ -64,13 +64,13 @@ async def test_it_solves_about_half_and_most_problems_are_mixed() -> None:
         solved = [is_solved(policy, problems[i // 6], reply.ids) for i, reply in enumerate(replies)]
     segments = [-(-len(reply.ids) // SEGMENT_TOKENS) for reply in replies]
     mixed = sum(0 < sum(solved[i : i + 6]) < 6 for i in range(0, len(solved), 6))
-    assert 0.3 < sum(solved) / len(solved) < 0.65
+    assert 0.2 < sum(solved) / len(solved) < 0.45
     assert mixed / len(problems) > 0.6
     assert 4 <= sum(segments) / len(segments) <= 6
 
 
 async def test_a_wrong_first_line_makes_success_unlikely() -> None:
-    """Off by seven, that is: an error of ten may be undone by a second forgotten carry."""
+    """Off by seven, that is: a guess that is off by one or ten may be undone by another."""
     problems = make_problems(24, seed=12, steps=4, split="heldout")
     async with TransformersPolicy("builtin", device="cpu") as policy:
 

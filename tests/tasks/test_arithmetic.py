@@ -51,24 +51,30 @@ def test_a_demonstration_without_slips_is_right_line_by_line(problem: Problem) -
 
 
 @given(problem=problems, seed=st.integers(0, 1000))
-def test_slips_are_carried_along(problem: Problem, seed: int) -> None:
+def test_guesses_are_carried_along(problem: Problem, seed: int) -> None:
     """Each line starts with the last one's result, and the box repeats the last result."""
-    slips = Slips(carry=0.5, digit=0.3)
+    slips = Slips(guess=0.5, wrong=0.5)
     *lines, last = demonstration(problem, slips=slips, rng=random.Random(seed)).split("\n")
-    results = [line.split(" = ")[1] for line in lines]
+    results = [re.split(" [=~] ", line)[1] for line in lines]
     assert [line.split(" ")[0] for line in lines[1:]] == results[:-1]
     assert last == rf"\boxed{{{results[-1]}}}"
 
 
-def test_a_forgotten_carry_costs_ten() -> None:
-    rng = random.Random(0)
-    always = Slips(carry=1.0)
-    carry = Problem(id=0, prompt="Compute 37 + 45.")
-    borrow = Problem(id=0, prompt="Compute 52 - 17.")
-    neither = Problem(id=0, prompt="Compute 31 + 45.")
-    assert demonstration(carry, slips=always, rng=rng).endswith("{72}")
-    assert demonstration(borrow, slips=always, rng=rng).endswith("{45}")
-    assert demonstration(neither, slips=always, rng=rng).endswith("{76}")
+@given(problem=problems, seed=st.integers(0, 1000))
+def test_only_guessed_lines_are_wrong(problem: Problem, seed: int) -> None:
+    slips = Slips(guess=0.5, wrong=1.0)
+    *lines, _ = demonstration(problem, slips=slips, rng=random.Random(seed)).split("\n")
+    for line in lines:
+        a, sign, b, mark, result = line.split(" ")
+        right = int(a) + (1 if sign == "+" else -1) * int(b)
+        assert (int(result) == right) == (mark == "=")
+
+
+def test_a_wrong_sign_and_a_wrong_copy_are_seen_in_the_line() -> None:
+    problem, rng = Problem(id=0, prompt="Compute 37 + 5."), random.Random(0)
+    assert demonstration(problem, slips=Slips(sign=1.0), rng=rng).startswith("37 - 5 = 32")
+    start = int(demonstration(problem, slips=Slips(copy=1.0), rng=rng).split(" ")[0])
+    assert abs(start - 37) in (1, 10)
 
 
 @given(index=st.integers(0, 10_000), split=st.sampled_from(SPLITS))
@@ -97,7 +103,7 @@ def test_misuse_is_named() -> None:
     with pytest.raises(ConfigError):
         make_problem(0, split="test")  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
-        Slips(carry=1.5)
+        Slips(guess=1.5)
     with pytest.raises(ConfigError, match="rng"):
         demonstration(make_problem(0), slips=Slips())
     with pytest.raises(ProblemError, match="no arithmetic chain"):

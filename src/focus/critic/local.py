@@ -9,57 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from focus._extras import require
 from focus.errors import CriticError, StoreError
+from focus.models.tree_attention import TreeBatch, tree_batches
 from focus.models.weights import load_pretrained, stored_weights
 from focus.records.records import CriticContext
 from focus.tokens import TokenIds
 
-__all__ = ("PrefixGroup", "ValueModel", "batches", "prefix_groups")
+__all__ = ("ValueModel",)
 
 _HEAD = "value_head.safetensors"
 _MANIFEST = "focus_critic.json"
 _SCHEMA = "focus.value_model/1"
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixGroup:
-    """One sequence to run, and where the values of its prefixes are read.
-
-    Attributes:
-        ids: the longest context of the group.
-        reads: (index of a context, position of its last token) pairs.
-    """
-
-    ids: TokenIds
-    reads: tuple[tuple[int, int], ...]
-
-
-def prefix_groups(contexts: Sequence[TokenIds]) -> list[PrefixGroup]:
-    """Group contexts so that each one that is a prefix of another shares its sequence.
-
-    Every index appears in exactly one group. In sorted order an extension follows its
-    prefix, so each group is a run in which every context extends the one before.
-
-    >>> [group.ids for group in prefix_groups([(1, 2), (1, 2, 3), (1,), (7,)])]
-    [(1, 2, 3), (7,)]
-    """
-    order = sorted(range(len(contexts)), key=lambda index: contexts[index])
-    groups: list[PrefixGroup] = []
-    chain: list[int] = []
-    for place, index in enumerate(order):
-        chain.append(index)
-        ids = contexts[index]
-        follower = contexts[order[place + 1]] if place + 1 < len(order) else None
-        if follower is None or follower[: len(ids)] != ids:
-            reads = tuple((member, len(contexts[member]) - 1) for member in chain)
-            groups.append(PrefixGroup(ids, reads))
-            chain = []
-    return groups
 
 
 class ValueModel:
@@ -151,53 +115,40 @@ class ValueModel:
             )
         return context.ids
 
-    def values(self, groups: Sequence[PrefixGroup]) -> tuple[Any, list[int]]:
-        """Values of a few groups in one padded forward pass, with gradient.
+    def batches(self, contexts: Sequence[CriticContext], *, batch_tokens: int) -> list[TreeBatch]:
+        """Forward passes that cover `contexts`, each distinct token once."""
+        ids = [self.ids(context) for context in contexts]
+        return tree_batches(self.backbone, ids, batch_tokens=batch_tokens)
+
+    def values(self, batch: TreeBatch) -> tuple[Any, list[int]]:
+        """Values of one batch's contexts, with gradient.
 
         Returns:
             A 1-d tensor of values in (0, 1) and the context index of each.
         """
         torch = require("torch", extra="local")
-        longest = max(len(group.ids) for group in groups)
-        ids = torch.zeros((len(groups), longest), dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        rows, columns, indices = [], [], []
-        for row, group in enumerate(groups):
-            ids[row, : len(group.ids)] = torch.tensor(group.ids)
-            mask[row, : len(group.ids)] = 1
-            for index, position in group.reads:
-                rows.append(row)
-                columns.append(position)
-                indices.append(index)
-        device = self.head.weight.device
-        output = self.backbone(input_ids=ids.to(device), attention_mask=mask.to(device))
-        hidden = output.last_hidden_state[rows, columns]
-        return torch.sigmoid(self.head(hidden.float())).squeeze(-1), indices
+        reads = [
+            (row, path[-1], member)
+            for row, tree in enumerate(batch.trees)
+            for member, path in zip(tree.members, tree.paths, strict=True)
+        ]
+        rows, places, members = (list(column) for column in zip(*reads, strict=True))
+        output = self.backbone(**batch.inputs, use_cache=False)
+        hidden = output.last_hidden_state[rows, places]
+        return torch.sigmoid(self.head(hidden.float())).squeeze(-1), members
 
     def predict(
         self, contexts: Sequence[CriticContext], *, batch_tokens: int = 8192
     ) -> list[float]:
         """One value per context, without gradient."""
         torch = require("torch", extra="local")
-        groups = prefix_groups([self.ids(context) for context in contexts])
         results = [0.0] * len(contexts)
         with torch.inference_mode():
-            for batch in batches(groups, batch_tokens=batch_tokens):
-                values, indices = self.values(batch)
-                for index, value in zip(indices, values.tolist(), strict=True):
-                    results[index] = value
+            for batch in self.batches(contexts, batch_tokens=batch_tokens):
+                values, members = self.values(batch)
+                for member, value in zip(members, values.tolist(), strict=True):
+                    results[member] = value
         return results
-
-
-def batches(groups: Sequence[PrefixGroup], *, batch_tokens: int) -> list[list[PrefixGroup]]:
-    """Cut into batches of at most `batch_tokens` padded tokens, similar lengths together."""
-    result: list[list[PrefixGroup]] = []
-    for group in sorted(groups, key=lambda g: len(g.ids)):
-        if result and (len(result[-1]) + 1) * len(group.ids) <= batch_tokens:
-            result[-1].append(group)
-        else:
-            result.append([group])
-    return result
 
 
 def _read_manifest(folder: Path) -> dict[str, str]:

@@ -1,13 +1,15 @@
 """Arithmetic chains: the built-in task, made of nothing but a seed.
 
-"Compute 37 + 45 - 18." is solved line by line, one operation each, then boxed:
+"Compute 37 + 5 - 8." is solved line by line, one operation each, then boxed:
 
-    37 + 45 = 82
-    82 - 18 = 64
-    \\boxed{64}
+    37 + 5 = 42
+    42 - 8 = 34
+    \\boxed{34}
 
-A wrong line spoils every line after it, so partial solutions differ in value. The three
-splits are disjoint by construction: a prompt's hash decides which one it belongs to.
+A careless solver guesses some lines, "37 + 5 ~ 43", and is often wrong; a wrong line spoils
+every line after it. So partial solutions differ in value, which can be seen from the text,
+and there is a habit to unlearn. The three splits are disjoint by construction: a prompt's
+hash decides which one it belongs to.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ SEGMENT_TOKENS = 12
 STEPS = (4, 5, 6)
 """Operations per problem, unless a caller names a number."""
 
-_LARGEST = 299
+_LARGEST = 99
 _TERMS = re.compile(r"([+-]?) ?(\d+)")
 
 
@@ -52,15 +54,19 @@ class Slips:
     """How a careless demonstrator errs, per line.
 
     Attributes:
-        carry: chance to forget the carry or borrow, when the line needs one.
-        digit: chance to be off by one instead, on any line.
+        guess: chance to guess the result, written with "~" instead of "=".
+        wrong: chance that a guess is off, by one or by ten.
+        sign: chance to add where the problem subtracts, or the other way round.
+        copy: chance to start from a running value that is off by one or by ten.
     """
 
-    carry: float = 0.0
-    digit: float = 0.0
+    guess: float = 0.0
+    wrong: float = 0.0
+    sign: float = 0.0
+    copy: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("carry", "digit"):
+        for name in ("guess", "wrong", "sign", "copy"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
 
@@ -68,7 +74,7 @@ class Slips:
 def split_of(prompt: str) -> Split:
     """The split a prompt belongs to: 80 % train, 10 % heldout, 10 % gate.
 
-    >>> split_of("Compute 37 + 45 - 18.")
+    >>> split_of("Compute 37 + 5 - 8.")
     'train'
     """
     bucket = int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:8], "big") % 10
@@ -93,7 +99,7 @@ def make_problem(
 
     >>> problem = make_problem(3, steps=2)
     >>> problem.prompt, problem.label
-    ('Compute 30 - 20 + 79.', '89')
+    ('Compute 30 - 7 - 3.', '20')
     """
     if split not in ("train", "heldout", "gate") or (steps is not None and steps < 1):
         raise ConfigError(f"no arithmetic problem with steps={steps}, split={split!r}")
@@ -126,28 +132,29 @@ def demonstration(
         ConfigError: `slips` without an `rng`.
         ProblemError: the prompt is none of this task's.
 
-    >>> print(demonstration(Problem(id=0, prompt="Compute 37 + 45 - 18.")))
-    37 + 45 = 82
-    82 - 18 = 64
-    \\boxed{64}
+    >>> print(demonstration(Problem(id=0, prompt="Compute 37 + 5 - 8.")))
+    37 + 5 = 42
+    42 - 8 = 34
+    \\boxed{34}
     """
     if slips is not None and rng is None:
         raise ConfigError("slips need an rng to draw from")
     value, *rest = _terms_of(problem)
     lines = []
     for term in rest:
-        result = (
-            value + term + (0 if slips is None or rng is None else _error(value, term, slips, rng))
-        )
-        lines.append(f"{value} {'+' if term >= 0 else '-'} {abs(term)} = {result}")
-        value = result
+        if slips is None or rng is None:
+            start, change, sign, value = value, term, "=", value + term
+        else:
+            start, change = _slipped(value, term, slips, rng)
+            sign, value = _result(start + change, slips, rng)
+        lines.append(f"{start} {'+' if change >= 0 else '-'} {abs(change)} {sign} {value}")
     return "\n".join([*lines, rf"\boxed{{{value}}}"])
 
 
 def _draw_terms(rng: random.Random, steps: int) -> list[int]:
     terms = [rng.randint(10, 99)]
     while len(terms) <= steps:
-        term = rng.choice((1, -1)) * rng.randint(10, 99)
+        term = rng.choice((1, -1)) * rng.randint(2, 9)
         if 0 <= sum(terms) + term <= _LARGEST:
             terms.append(term)
     return terms
@@ -166,8 +173,17 @@ def _terms_of(problem: Problem) -> list[int]:
     return terms
 
 
-def _error(value: int, term: int, slips: Slips, rng: random.Random) -> int:
-    units = abs(value) % 10 + (abs(term) % 10 if term >= 0 else -(abs(term) % 10))
-    if not 0 <= units <= 9 and rng.random() < slips.carry:
-        return -10 if units > 9 else 10
-    return rng.choice((-1, 1)) if rng.random() < slips.digit else 0
+def _slipped(value: int, term: int, slips: Slips, rng: random.Random) -> tuple[int, int]:
+    """Running value and change that a careless line works with; results stay in range."""
+    start = value + rng.choice((-10, -1, 1, 10)) if rng.random() < slips.copy else value
+    change = -term if rng.random() < slips.sign else term
+    within = 0 <= start <= _LARGEST and 0 <= start + change <= _LARGEST
+    return (start, change) if within else (value, term)
+
+
+def _result(value: int, slips: Slips, rng: random.Random) -> tuple[str, int]:
+    """The sign and the number that a line ends with; guesses stay in range."""
+    if rng.random() >= slips.guess:
+        return "=", value
+    near = [value + error for error in (-10, -1, 1, 10) if 0 <= value + error <= _LARGEST]
+    return "~", rng.choice(near) if near and rng.random() < slips.wrong else value

@@ -37,7 +37,7 @@ class ActorSettings:
         batch_tokens: padded tokens per forward pass; changes memory, not the gradient.
     """
 
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-4
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.95)
     clip_low: float = 0.2
@@ -63,7 +63,7 @@ class CriticSettings:
     Attributes:
         learning_rate, weight_decay: AdamW.
         steps: optimizer steps per round.
-        batch_contexts: contexts per step, at least; whole prefix groups are taken.
+        batch_contexts: contexts per step, at least; whole trees are taken.
         grad_norm: gradient norm is clipped to this.
         count_weight: weight a target by n/(n + count_weight) of its n branches or
             samples; 0 weighs all alike.
@@ -141,7 +141,7 @@ class TrainSettings:
     task: str = "demo"
     model: str = "builtin"
     seed: int = 0
-    rounds: int = 16
+    rounds: int = 8
     prompts: int = 24
     tokens_per_prompt: int = 640
     concurrency: int = 4

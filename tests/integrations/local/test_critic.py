@@ -90,20 +90,20 @@ def test_micro_batches_do_not_change_the_step(batch: Batch) -> None:
     assert torch.allclose(*found, rtol=1e-3, atol=1e-6)
 
 
-def test_every_context_is_visited_before_one_is_visited_twice(batch: Batch) -> None:
+def test_every_tree_is_visited_before_one_is_visited_twice(batch: Batch) -> None:
     records = separable(batch)
-    seen: list[int] = []
+    trees = {record.source.key for record in records}
+    seen: list[str] = []
 
     class Watching(CriticTrainer):
-        def _step(self, groups: Any, records: Any) -> float:
-            seen.extend(index for group in groups for index, _ in group.reads)
-            return super()._step(groups, records)
+        def _step(self, records: Any) -> float:
+            seen.extend(dict.fromkeys(record.source.key for record in records))
+            return super()._step(records)
 
     model = trainer_of().model
-    Watching(model, CriticSettings(steps=3, batch_contexts=4)).update(records, seed=0)
-    assert len(seen) >= 12
-    first = seen[: len(records)]
-    assert len(set(first)) == len(first)
+    Watching(model, CriticSettings(steps=4, batch_contexts=1)).update(records, seed=0)
+    assert len(seen) == 4
+    assert set(seen[: len(trees)]) == trees
 
 
 def test_the_same_function_reads_contexts_in_scoring_and_in_training(batch: Batch) -> None:

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from focus._extras import require
 from focus.errors import ConfigError
+from focus.integrations.local.grouping import by_prompt
 from focus.integrations.local.optimizer import clip_and_step, load_optimizer, save_optimizer
+from focus.models.tree_attention import TreeBatch, tree_batches
 from focus.models.weights import load_pretrained, stored_weights
 from focus.records.records import ActorRecord
 from focus.training.settings import ActorSettings
@@ -64,7 +66,7 @@ class ActorTrainer:
 
     def update(self, records: Sequence[ActorRecord], *, seed: int) -> dict[str, float]:
         """Train on one round's records; returns mean loss, gradient norm, clip share, KL."""
-        prompts = _by_prompt(records)
+        prompts = by_prompt(records)
         rng = random.Random(seed)
         losses, norms, tallies = [], [], []
         for _ in range(self.settings.epochs):
@@ -91,8 +93,11 @@ class ActorTrainer:
             The loss, and counts over its trained tokens.
         """
         total, tally = 0.0, _Tally()
-        for batch in _record_batches(records, self.settings.batch_tokens):
-            log_probs, behaviour, weights = token_tensors(self.model, batch)
+        for record in records:
+            _check_law(record)
+        tokens = [record.tokens for record in records]
+        for batch in tree_batches(self.model, tokens, batch_tokens=self.settings.batch_tokens):
+            log_probs, behaviour, weights = token_tensors(self.model, batch, records)
             if log_probs.numel() == 0:
                 continue
             loss = surrogate_loss(
@@ -138,50 +143,37 @@ class _Tally:
         self.kl += float((ratio - 1 - (log_probs - behaviour)).sum())
 
 
-def token_tensors(model: Any, records: Sequence[ActorRecord]) -> tuple[Any, Any, Any]:
-    """Log-probs now, behaviour log-probs and weights of the trained tokens of `records`.
+def token_tensors(
+    model: Any, batch: TreeBatch, records: Sequence[ActorRecord]
+) -> tuple[Any, Any, Any]:
+    """Log-probs now, behaviour log-probs and weights of a batch's trained tokens.
 
-    Log-probs are log softmax(logits / temperature) of each record's own temperature.
-
-    Raises:
-        ConfigError: a record was sampled under top-p, top-k or greedily.
+    Log-probs are log softmax(logits / temperature) of each record's own temperature. A token
+    that several records share is computed once; each of them reads it with its own weight.
     """
     torch = require("torch", extra="local")
-    for record in records:
-        _check_law(record)
-    longest = max(len(record.tokens) for record in records)
-    ids = torch.zeros((len(records), longest), dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    rows, columns, behaviour, weights, heat = [], [], [], [], []
-    for row, record in enumerate(records):
-        tokens = record.tokens
-        ids[row, : len(tokens)] = torch.tensor(tokens)
-        mask[row, : len(tokens)] = 1
-        start = len(record.prefix)
-        for offset, trained in enumerate(record.loss_mask):
-            if trained:
+    rows, before, ids, behaviour, weights, heat = [], [], [], [], [], []
+    for row, tree in enumerate(batch.trees):
+        for member, path in zip(tree.members, tree.paths, strict=True):
+            record = records[member]
+            start = len(record.prefix)
+            for offset in itertools.compress(range(len(record.response)), record.loss_mask):
                 rows.append(row)
-                columns.append(start + offset)
+                before.append(path[start + offset - 1])
+                ids.append(record.response[offset])
                 behaviour.append(record.log_probs[offset])
                 weights.append(record.weights[offset])
                 heat.append(record.temperature)
-    device, dtype = model.device, model.dtype
-    logits = model(input_ids=ids.to(device), attention_mask=mask.to(device)).logits
-    before = [column - 1 for column in columns]
-    scaled = logits[rows, before] / torch.tensor(heat, dtype=dtype, device=device)[:, None]
+    as_tensor = {"dtype": model.dtype, "device": model.device}
+    logits = model(**batch.inputs, use_cache=False).logits
+    scaled = logits[rows, before] / torch.tensor(heat, **as_tensor)[:, None]
     log_probs = torch.log_softmax(scaled, dim=-1)
-    chosen = log_probs[torch.arange(len(rows), device=device), ids[rows, columns].to(device)]
-    as_tensor = {"dtype": dtype, "device": device}
-    return chosen, torch.tensor(behaviour, **as_tensor), torch.tensor(weights, **as_tensor)
-
-
-def _by_prompt(records: Iterable[ActorRecord]) -> list[list[ActorRecord]]:
-    """Records of each prompt; the order of prompts depends on their names only."""
-    groups: dict[str, list[ActorRecord]] = {}
-    for record in records:
-        source = record.source
-        groups.setdefault(repr((source.identity, source.problem, source.key)), []).append(record)
-    return [groups[name] for name in sorted(groups)]
+    chosen = log_probs.gather(1, torch.tensor(ids, device=model.device)[:, None].long())
+    return (
+        chosen.squeeze(1),
+        torch.tensor(behaviour, **as_tensor),
+        torch.tensor(weights, **as_tensor),
+    )
 
 
 def _check_law(record: ActorRecord) -> None:
@@ -199,13 +191,3 @@ def _parts(items: Sequence[Any], count: int) -> list[Sequence[Any]]:
     edges = [round(i * len(items) / count) for i in range(count + 1)]
     runs = [items[a:b] for a, b in itertools.pairwise(edges)]
     return [run for run in runs if run]
-
-
-def _record_batches(records: Sequence[ActorRecord], most: int) -> list[list[ActorRecord]]:
-    result: list[list[ActorRecord]] = []
-    for record in sorted(records, key=lambda r: len(r.tokens)):
-        if result and (len(result[-1]) + 1) * len(record.tokens) <= most:
-            result[-1].append(record)
-        else:
-            result.append([record])
-    return result

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from focus._extras import require
-from focus.critic.local import ValueModel, batches, prefix_groups
+from focus.critic.local import ValueModel
 from focus.errors import StoreError
+from focus.integrations.local.grouping import by_prompt
 from focus.integrations.local.optimizer import clip_and_step, load_optimizer, save_optimizer
 from focus.models.weights import stored_weights
 from focus.records.records import CriticRecord
@@ -44,32 +44,29 @@ class CriticTrainer:
         """
         if not records:
             return {"critic_loss": 0.0}
-        groups = prefix_groups([self.model.ids(record.context) for record in records])
+        trees = by_prompt(records)
         rng = random.Random(seed)
-        order: list[Any] = []
+        waiting: list[list[CriticRecord]] = []
         losses = []
         for _ in range(self.settings.steps):
-            chosen: list[Any] = []
-            while sum(len(group.reads) for group in chosen) < self.settings.batch_contexts:
-                if not order:
-                    if len(chosen) >= len(groups):
-                        break
-                    order = rng.sample(groups, len(groups))
-                chosen.append(order.pop())
-            losses.append(self._step(chosen, records))
+            chosen: list[CriticRecord] = []
+            while len(chosen) < min(self.settings.batch_contexts, len(records)):
+                waiting = waiting or rng.sample(trees, len(trees))
+                chosen += waiting.pop()
+            losses.append(self._step(chosen))
         return {"critic_loss": sum(losses) / len(losses)}
 
-    def _step(self, groups: Sequence[Any], records: Sequence[CriticRecord]) -> float:
+    def _step(self, records: Sequence[CriticRecord]) -> float:
         torch = require("torch", extra="local")
         weight = [self._weight(record) for record in records]
-        mass = sum(weight[index] for group in groups for index, _ in group.reads)
         self.optimizer.zero_grad(set_to_none=True)
         total = 0.0
-        for batch in batches(groups, batch_tokens=self.settings.batch_tokens):
-            values, indices = self.model.values(batch)
-            targets = torch.tensor([records[i].target for i in indices], device=values.device)
-            weights = torch.tensor([weight[i] for i in indices], device=values.device)
-            loss = (weights * (values - targets) ** 2).sum() / mass
+        contexts = [record.context for record in records]
+        for batch in self.model.batches(contexts, batch_tokens=self.settings.batch_tokens):
+            values, members = self.model.values(batch)
+            targets = torch.tensor([records[i].target for i in members], device=values.device)
+            weights = torch.tensor([weight[i] for i in members], device=values.device)
+            loss = (weights * (values - targets) ** 2).sum() / sum(weight)
             loss.backward()
             total += float(loss.detach())
         modules = torch.nn.ModuleList([self.model.backbone, self.model.head])

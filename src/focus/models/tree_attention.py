@@ -1,0 +1,122 @@
+"""Run a causal model over prefix trees: each distinct token once, each path as if alone."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from focus._extras import require
+from focus.records.prefix_tree import PrefixTree, prefix_trees
+from focus.tokens import TokenIds
+
+__all__ = ("TreeBatch", "tree_batches")
+
+TREE_TOKENS = 1024
+"""Most distinct tokens of one tree: attention costs their square."""
+
+_TOLERANCE = 1e-3
+_checked: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeBatch:
+    """A few trees as one padded forward pass.
+
+    Attributes:
+        trees: row r of the batch holds tree r.
+        inputs: keyword arguments of the model: ``input_ids`` [rows, n], ``position_ids``
+            [rows, n], additive ``attention_mask`` [rows, 1, n, n].
+    """
+
+    trees: tuple[PrefixTree, ...]
+    inputs: dict[str, Any]
+
+
+def tree_batches(
+    model: Any, sequences: Sequence[TokenIds], *, batch_tokens: int
+) -> list[TreeBatch]:
+    """Forward passes that cover `sequences`, at most `batch_tokens` padded tokens each.
+
+    A model that does not honour a tree mask (checked once per model, against plain
+    passes) gets every sequence by itself: slower, the same numbers.
+    """
+    limit = min(TREE_TOKENS, batch_tokens)
+    if _honours_trees(model):
+        trees = prefix_trees(sequences, most_tokens=limit)
+    else:
+        trees = [tree for index in range(len(sequences)) for tree in _alone(sequences, index)]
+    rows: list[list[PrefixTree]] = []
+    for tree in sorted(trees, key=lambda tree: len(tree.ids)):
+        if rows and (len(rows[-1]) + 1) * len(tree.ids) <= batch_tokens:
+            rows[-1].append(tree)
+        else:
+            rows.append([tree])
+    return [_batch(model, row) for row in rows]
+
+
+def _alone(sequences: Sequence[TokenIds], index: int) -> list[PrefixTree]:
+    ids = sequences[index]
+    span = tuple(range(len(ids)))
+    return [PrefixTree(ids, span, (len(ids),) * len(ids), (span,), (index,))]
+
+
+def _batch(model: Any, trees: Sequence[PrefixTree]) -> TreeBatch:
+    torch = require("torch", extra="local")
+    width = max(len(tree.ids) for tree in trees)
+    ids = torch.zeros((len(trees), width), dtype=torch.long)
+    positions = torch.zeros_like(ids)
+    ends = torch.arange(1, width + 1).repeat(len(trees), 1)
+    for row, tree in enumerate(trees):
+        size = len(tree.ids)
+        ids[row, :size] = torch.tensor(tree.ids)
+        positions[row, :size] = torch.tensor(tree.positions)
+        ends[row, :size] = torch.tensor(tree.ends)
+    place = torch.arange(width)
+    seen = (place[None, None, :] <= place[None, :, None]) & (
+        place[None, :, None] < ends[:, None, :]
+    )
+    dtype, device = model.dtype, model.device
+    mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
+    inputs = {
+        "input_ids": ids.to(device),
+        "position_ids": positions.to(device),
+        "attention_mask": mask[:, None].to(device),
+    }
+    return TreeBatch(tuple(trees), inputs)
+
+
+def _honours_trees(model: Any) -> bool:
+    """Whether a tree mask gives each path the states of its own plain pass."""
+    known = _checked.get(model)
+    if known is None:
+        known = _checked[model] = _passes_check(model)
+    return known
+
+
+def _passes_check(model: Any) -> bool:
+    torch = require("torch", extra="local")
+    size = int(model.get_input_embeddings().num_embeddings)
+    sequences = [tuple((7 * i + k) % size for i in picks) for k, picks in enumerate(_PROBES)]
+    sequences = [(1 % size, 2 % size, *ids) for ids in sequences]
+    [tree] = prefix_trees(sequences, most_tokens=100)
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            together = model(**_batch(model, [tree]).inputs, use_cache=False)[0][0]
+            for member, path in zip(tree.members, tree.paths, strict=True):
+                ids = torch.tensor([sequences[member]], device=model.device)
+                alone = model(input_ids=ids, use_cache=False)[0][0]
+                scale = float(alone.abs().max()) + 1e-9
+                if float((together[list(path)] - alone).abs().max()) > _TOLERANCE * scale:
+                    return False
+    except (TypeError, ValueError, RuntimeError):
+        return False  # a model that refuses such masks is one that does not honour them
+    finally:
+        model.train(training)
+    return True
+
+
+_PROBES = ((3, 5, 8), (3, 9, 4, 6), (11, 2))

@@ -1,0 +1,102 @@
+"""Sequences that share prefixes, laid out so that each distinct token is computed once.
+
+A learner with tree attention reads such a layout in one pass: token i attends to token j
+iff j stands on the path from i's root to i. Lossless: each sequence's values are those of
+its own causal pass.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from focus.tokens import TokenIds
+
+__all__ = ("PrefixTree", "prefix_trees")
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixTree:
+    """Distinct tokens of some sequences, depth first.
+
+    Attributes:
+        ids: one id per distinct (prefix, token).
+        positions: place of each in its sequence, from 0.
+        ends: one past the last token below each; j is i's ancestor or i itself iff
+            j <= i < ends[j].
+        paths: per member, the index of each of its tokens, in order.
+        members: which sequences these are.
+    """
+
+    ids: TokenIds
+    positions: tuple[int, ...]
+    ends: tuple[int, ...]
+    paths: tuple[tuple[int, ...], ...]
+    members: tuple[int, ...]
+
+
+def prefix_trees(sequences: Sequence[TokenIds], *, most_tokens: int) -> list[PrefixTree]:
+    """Merge `sequences` into trees of at most `most_tokens` distinct tokens.
+
+    Every sequence is a member of exactly one tree; one that is longer than the limit has a
+    tree to itself. Sequences are taken in sorted order, so what shares a prefix is together.
+
+    >>> [tree] = prefix_trees([(1, 2, 3), (1, 2), (1, 4)], most_tokens=10)
+    >>> tree.ids, tree.positions, tree.ends
+    ((1, 2, 3, 4), (0, 1, 2, 1), (4, 3, 3, 4))
+    >>> dict(zip(tree.members, tree.paths))
+    {1: (0, 1), 0: (0, 1, 2), 2: (0, 3)}
+    """
+    order = sorted(range(len(sequences)), key=lambda index: sequences[index])
+    return [_tree(sequences, run) for run in _runs(sequences, order, most_tokens)]
+
+
+def _runs(
+    sequences: Sequence[TokenIds], order: Sequence[int], most_tokens: int
+) -> Iterator[list[int]]:
+    """Cut the sorted order where one more sequence would exceed the limit."""
+    run: list[int] = []
+    size = 0
+    for index in order:
+        ids = sequences[index]
+        new = len(ids) - (_shared(sequences[run[-1]], ids) if run else 0)
+        if run and size + new > most_tokens:
+            yield run
+            run, size, new = [], 0, len(ids)
+        run.append(index)
+        size += new
+    if run:
+        yield run
+
+
+def _tree(sequences: Sequence[TokenIds], run: Sequence[int]) -> PrefixTree:
+    ids: list[int] = []
+    positions: list[int] = []
+    ends: list[int] = []
+    path: tuple[int, ...] = ()
+    paths = []
+    before: TokenIds = ()
+    for index in run:
+        sequence = sequences[index]
+        shared = _shared(before, sequence)
+        for left in path[shared:]:
+            ends[left] = len(ids)
+        added = range(len(ids), len(ids) + len(sequence) - shared)
+        ids.extend(sequence[shared:])
+        positions.extend(range(shared, len(sequence)))
+        ends.extend(added)
+        path = (*path[:shared], *added)
+        paths.append(path)
+        before = sequence
+    for left in path:
+        ends[left] = len(ids)
+    return PrefixTree(tuple(ids), tuple(positions), tuple(ends), tuple(paths), tuple(run))
+
+
+def _shared(one: TokenIds, other: TokenIds) -> int:
+    """Length of the common prefix."""
+    if other[: len(one)] == one:
+        return len(one)
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
