@@ -23,14 +23,14 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-async def test_the_demo_needs_no_extra_and_can_be_won():
+async def test_the_demo_can_be_won():
     task = load_task("demo")
     (problem,) = task.problems("train", 1)
     env = task.env_for(problem)
     state, messages = await env.reset(problem)
     assert messages[-1].content == problem.prompt
     assert isinstance(env, MathEnv)
-    assert env.kind == "exact"
+    assert env.kind == "math"
     won = dataclasses.replace(state, text=rf"\boxed{{{problem.label}}}")
     assert await env.finish(won, None, "allowance") == 1.0
 

@@ -27,13 +27,15 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from focus.errors import ConfigError, GraderError, ProblemError
-from focus.tasks.answers import Verdict, reference_text, tail
+from focus.tasks.answers import Verdict, last_box, reference_text, tail
+from focus.tasks.memory import Memory
 from focus.tasks.pool import Ticket, WorkerPool
 from focus.tasks.scoring import KINDS, ExactScorer
 
 __all__ = ("Grader", "GraderCounts", "check_reference", "shared_grader")
 
 _ENOUGH = 64
+_REMEMBERED = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class Grader:
     May be built before any event loop and used from several, one after another or at the
     same time, and from threads. Workers start on first use, check themselves there with
     known pairs, and end with `aclose`, with the interpreter, or when this process dies.
-    A cancelled grade kills the worker that served it.
+    A cancelled grade kills the worker that served it. The last 65,536 verdicts are
+    remembered by reference and answer, so that a tree's equal answers cost one comparison.
 
     Args:
         workers: most processes at a time.
@@ -90,6 +93,8 @@ class Grader:
         self._limiters: RunVar[anyio.CapacityLimiter] = RunVar("focus.tasks.Grader")
         self._lock = threading.Lock()
         self._counts = GraderCounts()
+        self._verdicts: Memory[tuple[str, str, str], Verdict] = Memory(most=_REMEMBERED)
+        self._usable: Memory[tuple[str, str], bool] = Memory(most=_REMEMBERED)
 
     @property
     def counts(self) -> GraderCounts:
@@ -123,10 +128,17 @@ class Grader:
         _ensure_known(kind)
         if kind == "exact":
             return self._counted(ExactScorer().score(tail(text), reference))
+        key = _memory_key(kind, tail(text), reference)
+        known = None if key is None else self._verdicts.get(key)
+        if known is not None:
+            return self._counted(known)
         reply = await self._ask(
             {"op": "score", "kind": kind, "text": tail(text), "reference": reference}
         )
-        return self._counted(_verdict(reply))
+        verdict = _verdict(reply)
+        if key is not None and not verdict.unverifiable:
+            self._verdicts.put(key, verdict)
+        return self._counted(verdict)
 
     async def check(self, reference: Any, *, kind: str = "math") -> None:
         """Refuse a reference that no answer can match.
@@ -138,8 +150,9 @@ class Grader:
         _ensure_known(kind)
         if kind == "exact":
             ExactScorer().check(reference)
-        else:
+        elif self._usable.get((kind, repr(reference))) is None:
             _ensure_usable(await self._ask(_check_request(reference, kind)))
+            self._usable.put((kind, repr(reference)), True)
 
     def check_now(self, reference: Any, *, kind: str = "math") -> None:
         """`check` for scripts: blocks the calling thread."""
@@ -151,6 +164,8 @@ class Grader:
 
     async def aclose(self) -> None:
         """Kill the workers; grades still waited for raise. Idempotent."""
+        self._verdicts.clear()
+        self._usable.clear()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._pool.close)
 
@@ -220,6 +235,12 @@ _shared_lock = threading.Lock()
 def _ensure_known(kind: str) -> None:
     if kind not in KINDS:
         raise ConfigError(f"unknown kind of grading {kind!r}; known: {', '.join(KINDS)}")
+
+
+def _memory_key(kind: str, text: str, reference: Any) -> tuple[str, str, str] | None:
+    """What the verdict depends on, where that is known: the last box and the reference."""
+    answer = last_box(text) if kind == "math" else None
+    return None if answer is None else (kind, repr(reference), answer)
 
 
 def _check_request(reference: Any, kind: str) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Task:
 def load_task(name: str) -> Task:
     """The task of that name.
 
-    ``demo`` needs no extra; ``gym:NAME`` (or the generator's bare name) needs
+    ``demo`` needs ``focus-rl[math]``; ``gym:NAME`` (or the generator's bare name) needs
     ``focus-rl[tasks]``; ``file:PATH`` (or a bare ``….jsonl`` path) needs ``focus-rl[math]``.
 
     Raises:
@@ -105,9 +105,7 @@ def _demo() -> Task:
         segment_tokens=arithmetic.SEGMENT_TOKENS,
         allowance_tokens=8 * arithmetic.SEGMENT_TOKENS,
         draw=draw,
-        make_env=lambda problem: MathEnv(
-            problem.label, system_prompt=arithmetic.SYSTEM_PROMPT, kind="exact"
-        ),
+        make_env=lambda problem: MathEnv(problem.label, system_prompt=arithmetic.SYSTEM_PROMPT),
     )
 
 
