@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from focus._cancellation import stray_cancellation
-from focus.agent.env import Env, StepResult, fork_state, released_on_failure
+from focus.agent.env import Env, released_on_failure
+from focus.agent.env_calls import ask, ask_outcome, check_result, number, take_step
 from focus.agent.parsers import Parser
 from focus.checkpoint import Allowance, Checkpoint
-from focus.errors import ConfigError, EnvError, FocusError, ProblemError
+from focus.errors import ConfigError, EnvError, ProblemError
 from focus.execution import Execution, Reply, RequestCounts
 from focus.policies.base import Policy
 from focus.problem import Problem
 from focus.sampling import Sampling, derive_seed
-from focus.tokens import FinishReason, Generation, Span, TokenChain
+from focus.tokens import Span, TokenChain
 from focus.tree import Edge, Provenance
 
 __all__ = ("Agent", "RequestPlace", "Step")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +106,7 @@ class Agent:
         """
         where = f"problem {problem.id!r}"
         await self.execution.refresh(self.policy, name=f"refresh/{problem.key}")
-        opened = await _ask(lambda: env.reset(problem), "reset", where)
+        opened = await ask(lambda: env.reset(problem), "reset", where)
         if not isinstance(opened, tuple) or len(opened) != 2:
             raise EnvError(f"{where}: env.reset gave {opened!r}, not (state, messages)")
         state, messages = opened
@@ -186,7 +182,7 @@ class Agent:
         context = checkpoint.context.extended(generation.ids)
         text = self.policy.decode(context.ids()[checkpoint.prompt_length :])
         action = self.parser.action(generation, text)
-        result = await _step(env, checkpoint, action, place, held)
+        result = await take_step(env, checkpoint, action, held, where=place.name)
         after = Checkpoint(
             context=context,
             prompt_length=checkpoint.prompt_length,
@@ -198,9 +194,9 @@ class Agent:
         )
         truncated = not result.done and self.room(after) == 0
         if truncated:
-            reward = await _finish(env, after, place)
+            reward = await ask_outcome(env, after, where=place.name)
         else:
-            _check_result(generation, result, place)
+            check_result(generation, result, where=place.name)
             reward = result.reward
         return Step(
             edge=self._edge(reply, place, reward=reward, step_reward=result.step_reward),
@@ -223,8 +219,8 @@ class Agent:
                 tries=reply.tries,
                 policy_version=generation.version,
             ),
-            reward=_number(reward, "reward", place),
-            step_reward=_number(step_reward, "step_reward", place),
+            reward=number(reward, "reward", where=place.name),
+            step_reward=number(step_reward, "step_reward", where=place.name),
             duration=self.parser.duration,
             finish=generation.finish,
             kind=self.parser.kind,
@@ -247,63 +243,3 @@ class Agent:
         known = [limit for limit in limits if limit is not None]
         seed = None if sampling.seed is None else derive_seed(sampling.seed, place.name)
         return sampling.merged(Sampling(max_tokens=min(known), seed=seed))
-
-
-async def _ask(call: Callable[[], Awaitable[T]], method: str, where: str) -> T:
-    """One call of the environment; whatever goes wrong in it is an EnvError with its cause."""
-    stray = EnvError(f"{where}: env.{method} was cancelled from inside")
-    try:
-        with stray_cancellation(stray):
-            return await call()
-    except FocusError:
-        raise
-    except Exception as error:
-        raise EnvError(f"{where}: env.{method} raised {error!r}") from error
-
-
-async def _step(
-    env: Env, checkpoint: Checkpoint, action: Any, place: RequestPlace, held: list[Any]
-) -> StepResult:
-    before = checkpoint.state
-    state = await _ask(lambda: fork_state(env, before), "fork", place.name)
-    if state is not before:
-        held.append(state)
-    result = await _ask(lambda: env.step(state, action, checkpoint.workspace), "step", place.name)
-    if not isinstance(result, StepResult):
-        raise EnvError(f"{place.name}: env.step gave {result!r}, not a StepResult")
-    held[:] = [result.state]
-    return result
-
-
-async def _finish(env: Env, checkpoint: Checkpoint, place: RequestPlace) -> float:
-    reason = "allowance" if checkpoint.allowance.is_spent else "context"
-    return await _ask(
-        lambda: env.finish(checkpoint.state, checkpoint.workspace, reason), "finish", place.name
-    )
-
-
-def _check_result(generation: Generation, result: StepResult, place: RequestPlace) -> None:
-    """Refuse a step that leaves the episode in no defined state."""
-    if result.done:
-        return
-    if result.reward:
-        raise EnvError(
-            f"{place.name}: outcome reward {result.reward!r} on a step that does not end the "
-            "episode; use step_reward for shaping"
-        )
-    if generation.finish is FinishReason.STOP and not result.messages:
-        raise EnvError(
-            f"{place.name}: the policy ended its reply and the environment neither ended the "
-            "episode nor answered"
-        )
-
-
-def _number(value: Any, name: str, place: RequestPlace) -> float:
-    """A finite float from an environment's number; None and NaN are errors, not zero."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise EnvError(f"{place.name}: the environment's {name} is {value!r}") from error
-    if not math.isfinite(number):
-        raise EnvError(f"{place.name}: the environment's {name} is {number}")
-    return number

@@ -1,0 +1,79 @@
+"""Calls of the environment, which is foreign code: its errors get a name and a place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from focus._cancellation import stray_cancellation
+from focus.agent.env import Env, StepResult, fork_state
+from focus.checkpoint import Checkpoint
+from focus.errors import EnvError, FocusError
+from focus.tokens import FinishReason, Generation
+
+__all__ = ("ask", "ask_outcome", "check_result", "number", "take_step")
+
+T = TypeVar("T")
+
+
+async def ask(call: Callable[[], Awaitable[T]], method: str, where: str) -> T:
+    """One call of the environment; whatever goes wrong in it is an EnvError with its cause."""
+    stray = EnvError(f"{where}: env.{method} was cancelled from inside")
+    try:
+        with stray_cancellation(stray):
+            return await call()
+    except FocusError:
+        raise
+    except Exception as error:
+        raise EnvError(f"{where}: env.{method} raised {error!r}") from error
+
+
+async def take_step(
+    env: Env, checkpoint: Checkpoint, action: Any, held: list[Any], *, where: str
+) -> StepResult:
+    """Step a fork of the checkpoint's state; `held` gets what must be released on failure."""
+    before = checkpoint.state
+    state = await ask(lambda: fork_state(env, before), "fork", where)
+    if state is not before:
+        held.append(state)
+    result = await ask(lambda: env.step(state, action, checkpoint.workspace), "step", where)
+    if not isinstance(result, StepResult):
+        raise EnvError(f"{where}: env.step gave {result!r}, not a StepResult")
+    held[:] = [result.state]
+    return result
+
+
+async def ask_outcome(env: Env, checkpoint: Checkpoint, *, where: str) -> float:
+    """Outcome of an episode that has no room for one more token."""
+    reason = "allowance" if checkpoint.allowance.is_spent else "context"
+    return await ask(
+        lambda: env.finish(checkpoint.state, checkpoint.workspace, reason), "finish", where
+    )
+
+
+def check_result(generation: Generation, result: StepResult, *, where: str) -> None:
+    """Refuse a step that leaves the episode in no defined state."""
+    if result.done:
+        return
+    if result.reward:
+        raise EnvError(
+            f"{where}: outcome reward {result.reward!r} on a step that does not end the "
+            "episode; use step_reward for shaping"
+        )
+    if generation.finish is FinishReason.STOP and not result.messages:
+        raise EnvError(
+            f"{where}: the policy ended its reply and the environment neither ended the "
+            "episode nor answered"
+        )
+
+
+def number(value: Any, name: str, *, where: str) -> float:
+    """A finite float from an environment's number; None and NaN are errors, not zero."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError) as error:
+        raise EnvError(f"{where}: the environment's {name} is {value!r}") from error
+    if not math.isfinite(found):
+        raise EnvError(f"{where}: the environment's {name} is {found}")
+    return found
