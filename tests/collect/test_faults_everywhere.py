@@ -247,3 +247,42 @@ def test_an_error_of_the_search_comes_out_as_itself_and_leaves_nothing_open() ->
         if not fuse.blown:
             break
     assert n > 5
+
+
+class Flipping(ScriptedPolicy):
+    """Its weights change just before it answers the n-th request."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(walk_script(7))
+        self._n = n
+
+    async def generate(self, *args: Any, **options: Any) -> Any:
+        if self.requests + 1 == self._n:
+            self.version = "other weights"
+        return await super().generate(*args, **options)
+
+
+def test_weights_that_change_at_any_request_of_a_tree_are_found_out() -> None:
+    for n in range(1, 1000):
+        policy = Flipping(n)
+        agent = Agent(policy, parser=Segments(3), allowance=Allowance(tokens=7))
+        search = Search.two_phase(tokens=30, concurrency=3)
+
+        async def main(
+            agent: Agent = agent, search: Search = search
+        ) -> Collection | CollectionFailed:
+            async with Collector(agent=agent, env=LiveEnv(), search=search) as collector:
+                try:
+                    return await collector.collect(PROBLEM, allow_partial=True)
+                except CollectionFailed as error:
+                    return error
+
+        found = asyncio.run(main())
+        if isinstance(found, CollectionFailed):
+            assert found.failures[0].kind == "FatalError"
+            assert "other weights" in str(found)
+            continue
+        assert {e.incoming.provenance.policy_version for e in found.tree.edges()} == {"scripted"}
+        assert policy.requests < n
+        break
+    assert n > 10
