@@ -52,7 +52,7 @@ def _gate(summary: Mapping[str, Any]) -> str:
     if opened is None:
         report = summary.get("critic_gate_last") or {}
         return f"it never steered ({report.get('reason', 'not judged')})"
-    return f"it passed its gate after round {opened} and steered from then on"
+    return f"it passed its gate after round {opened}"
 
 
 def collection_rows(summary: Mapping[str, Any], *, glyphs: Glyphs) -> Rows:
