@@ -72,7 +72,7 @@ class CriticSettings:
 
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
-    steps: int = 16
+    steps: int = 24
     batch_contexts: int = 256
     grad_norm: float = 1.0
     count_weight: float = 1.0
@@ -107,7 +107,7 @@ class GateSettings:
         confidence_z: normal quantile of the one-sided lower bound.
     """
 
-    checkpoints: int = 500
+    checkpoints: int = 600
     every: int = 1
     confidence_z: float = 1.645
 
@@ -141,7 +141,7 @@ class TrainSettings:
     task: str = "demo"
     model: str = "builtin"
     seed: int = 0
-    rounds: int = 8
+    rounds: int = 9
     prompts: int = 24
     tokens_per_prompt: int = 640
     concurrency: int = 4
@@ -150,7 +150,7 @@ class TrainSettings:
     packing: Packing = "path"
     replay_rounds: int = 2
     pilot_problems: int = 64
-    eval_problems: int = 400
+    eval_problems: int = 800
     keep_trees: int = 4
     actor: ActorSettings = field(default_factory=ActorSettings)
     critic: CriticSettings = field(default_factory=CriticSettings)
