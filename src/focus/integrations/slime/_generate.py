@@ -131,7 +131,7 @@ def make_evaluate(collector_for: CollectorFor, *, profile: str) -> Hook:
         async with SlimePolicy(args, profile=profile) as policy:
             with _naming(problem):
                 collector = _collector(collector_for, policy, problem)
-                if ignored := _ignored(sampling_params, collector.agent):
+                if ignored := _ignored(sampling_params or {}, collector.agent):
                     mention(str(ignored))
                 async with collector:
                     found = await collector.evaluate(problem, identity=identity)
