@@ -56,14 +56,23 @@ def sampled(policy: Any, critic: Critic, task: Task) -> list[GateSample]:
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=200))
-def test_the_interval_is_the_normal_one(outcomes: list[float]) -> None:
+def test_the_interval_of_a_rate_holds_the_rates_that_a_score_test_allows(
+    outcomes: list[float],
+) -> None:
     found = Accuracy.of(outcomes, tokens=0, truncated=0)
-    n = len(outcomes)
-    mean = sum(outcomes) / n
-    half = 1.96 * math.sqrt(mean * (1 - mean) * n / max(1, n - 1) / n)
-    assert found.accuracy == pytest.approx(mean)
-    assert found.ci95 == pytest.approx((max(0, mean - half), min(1, mean + half)))
-    assert found.n == n
+    n, mean = len(outcomes), sum(outcomes) / len(outcomes)
+    low, high = found.ci95
+    assert (found.accuracy, found.n) == (mean, n)
+    assert 0 <= low <= mean <= high <= 1
+    assert low < high
+    for end in {low, high} - {0.0, 1.0}:
+        assert abs(mean - end) == pytest.approx(1.96 * math.sqrt(end * (1 - end) / n), rel=1e-4)
+
+
+def test_the_interval_of_graded_outcomes_is_the_normal_one() -> None:
+    found = Accuracy.of([0.0, 0.5, 1.0, 0.5] * 25, tokens=0, truncated=0)
+    half = 1.96 * math.sqrt(0.125 / 99)
+    assert found.ci95 == pytest.approx((0.5 - half, 0.5 + half))
 
 
 def test_each_problem_is_solved_once_and_truncated_ones_count() -> None:

@@ -78,8 +78,8 @@ async def measure(grade: Grade, pairs: Sequence[Pair]) -> tuple[FamilyQuality, .
     return tuple(FamilyQuality(family, *cells[family]) for family in sorted(cells))
 
 
-def wilson(errors: int, trials: int) -> tuple[float, float]:
-    """95 % Wilson score interval of an error rate.
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """95 % Wilson score interval of a rate: never of width zero, nor outside [0, 1].
 
     >>> low, high = wilson(0, 100)
     >>> low, round(high, 3)
@@ -87,11 +87,11 @@ def wilson(errors: int, trials: int) -> tuple[float, float]:
     """
     if trials == 0:
         return (0.0, 1.0)
-    rate, square = errors / trials, _Z95**2 / trials
+    rate, square = hits / trials, _Z95**2 / trials
     middle = rate + square / 2
     half = _Z95 * math.sqrt(rate * (1 - rate) / trials + square / (4 * trials))
     low, high = (middle - half) / (1 + square), (middle + half) / (1 + square)
-    return (max(0.0, low) if errors else 0.0, min(1.0, high))
+    return (max(0.0, low) if hits else 0.0, min(1.0, high) if hits < trials else 1.0)
 
 
 async def _main() -> None:

@@ -16,6 +16,7 @@ from focus.execution import ExecutionServices
 from focus.policies.base import Policy
 from focus.problem import Problem
 from focus.search import Search
+from focus.tasks.quality import wilson
 from focus.tasks.registry import Task
 from focus.training.gate import GateSample
 from focus.training.making import make_agent
@@ -33,7 +34,8 @@ class Accuracy:
 
     Attributes:
         accuracy: mean outcome over all n, truncated ones included.
-        ci95: low and high end of its 95 % interval (normal, from the sample variance).
+        ci95: low and high end of its 95 % interval: Wilson's where every outcome is 0 or 1,
+            else the normal one from the sample variance.
         n: problems solved, once each.
         tokens: ids sampled.
         truncated: solutions that ran out of allowance or context.
@@ -51,13 +53,17 @@ class Accuracy:
 
         >>> [round(end, 3) for end in Accuracy.of([1.0, 0.0] * 200, tokens=0, truncated=0).ci95]
         [0.451, 0.549]
+        >>> [round(end, 3) for end in Accuracy.of([1.0] * 400, tokens=0, truncated=0).ci95]
+        [0.99, 1.0]
         """
         n = len(outcomes)
-        mean = sum(outcomes) / n
-        variance = sum((y - mean) ** 2 for y in outcomes) / max(1, n - 1)
-        half = 1.96 * math.sqrt(variance / n)
-        ends = (max(0.0, mean - half), min(1.0, mean + half))
-        return cls(accuracy=mean, ci95=ends, n=n, tokens=tokens, truncated=truncated)
+        return cls(
+            accuracy=sum(outcomes) / n,
+            ci95=_interval(outcomes),
+            n=n,
+            tokens=tokens,
+            truncated=truncated,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -67,6 +73,16 @@ class Accuracy:
             "tokens": self.tokens,
             "truncated": self.truncated,
         }
+
+
+def _interval(outcomes: Sequence[float]) -> tuple[float, float]:
+    n, total = len(outcomes), sum(outcomes)
+    if all(outcome in (0.0, 1.0) for outcome in outcomes):
+        return wilson(int(total), n)
+    mean = total / n
+    variance = sum((y - mean) ** 2 for y in outcomes) / max(1, n - 1)
+    half = 1.96 * math.sqrt(variance / n)
+    return (max(0.0, mean - half), min(1.0, mean + half))
 
 
 async def evaluate(
