@@ -220,8 +220,20 @@ def test_a_finished_run_can_be_given_more_rounds_and_nothing_else(tmp_path: Path
     longer = dataclasses.replace(SETTINGS, rounds=4)
     _, learner = run_once(root, Fuse(), settings=longer)
     check_finished(root, learner, rounds=4)
+    assert json.loads((root / "config.json").read_text())["rounds"] == 4
+    with closing(RunLedger(root / "ledger.sqlite")) as ledger:
+        assert ledger.fact("settings")["rounds"] == 4
     with pytest.raises(ConfigError, match="other settings"):
         run_once(root, Fuse(), settings=dataclasses.replace(longer, seed=1))
+
+
+def test_what_is_drawn_does_not_depend_on_the_folder(tmp_path: Path) -> None:
+    def trees(name: str) -> dict[str, bytes]:
+        run_once(tmp_path / name, Fuse(), settings=dataclasses.replace(SETTINGS, rounds=1))
+        folder = tmp_path / name / "trees"
+        return {path.name: path.read_bytes() for path in folder.rglob("*.json")}
+
+    assert trees("one") == trees("another") != {}
 
 
 def test_a_failed_collection_ends_the_round_as_itself(tmp_path: Path) -> None:

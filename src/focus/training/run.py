@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Protocol, TypeVar
 
 import anyio.to_thread
@@ -107,18 +107,19 @@ class TrainingRun:
         wanted = self.settings.to_dict()
         known = self._ledger.fact("settings")
         if known is None:
-            self.directory.write_json(self.directory.root / "config.json", wanted)
             self.directory.write_json(
                 self.directory.root / "run.json", {"versions": versions(), "task": self.task.name}
             )
-            # Kept apart from the folder's name, which may change between restarts.
-            self._ledger.note("name", self.directory.root.resolve().name or "run")
-            self._ledger.note("settings", wanted)
+            # Seeds of requests come from this name, so no folder may be part of it.
+            self._ledger.note("name", PurePath(self.task.name).name)
         elif {**known, "rounds": 0} != {**json.loads(json.dumps(wanted)), "rounds": 0}:
             raise ConfigError(
                 f"{self.directory.root} was started with other settings than these; only "
                 "'rounds' may change on resume (its config.json shows them)"
             )
+        if known is None or known["rounds"] != wanted["rounds"]:
+            self.directory.write_json(self.directory.root / "config.json", wanted)
+            self._ledger.note("settings", wanted)
         self._name = self._ledger.fact("name")
         self._sink = JsonlDirectory(self.directory.critic)
         self._steering = Steering(OutcomeWindow(self.settings.replay_rounds))
