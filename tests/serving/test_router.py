@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -187,10 +188,12 @@ async def test_a_reply_lost_at_one_worker_is_sampled_twice_and_counted_once() ->
 
 async def test_no_available_workers_is_waited_out_within_the_budget() -> None:
     """The breaker opens after failures and answers 503 until its time is over."""
-    sick = True
+    sick = math.inf
 
     def before(worker: Worker) -> Answer | str:
-        return Answer(b"sick", 500) if sick else "go"
+        nonlocal sick
+        sick -= 1
+        return Answer(b"sick", 500) if sick >= 0 else "go"
 
     worker, statuses = Worker(before), []
     options = {
@@ -207,7 +210,7 @@ async def test_no_available_workers_is_waited_out_within_the_budget() -> None:
                 statuses.append(reply.status_code)
         assert "no_available_workers" in reply.text
         assert set(statuses) == {500, 503}
-        sick = False
+        sick = 1  # should the breaker's time be over already, the next request fails itself
         async with policy_at(url) as policy:
             collection = await collect(policy, retry=RetryPolicy(attempts=12, base_s=0.05))
     assert collection.failures == ()

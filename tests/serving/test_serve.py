@@ -63,7 +63,8 @@ async def test_ids_and_log_probs_equal_those_of_the_engine_in_process(
     for remote, near in zip(over_http, in_process, strict=True):
         assert remote.ids == near.ids
         assert remote.finish == near.finish
-        assert remote.log_probs == pytest.approx(near.log_probs, abs=1e-5)
+        # other requests share the passes, so float32 sums differ in their last bits
+        assert remote.log_probs == pytest.approx(near.log_probs, abs=1e-4)
 
 
 async def test_a_probe_finds_all_it_asks_for(url: str) -> None:

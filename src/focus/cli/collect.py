@@ -152,7 +152,7 @@ async def _collect(
     from focus.policies.transformers import TransformersPolicy
     from focus.training.collecting import CollectRun
     from focus.training.collection_folder import CollectionFolder
-    from focus.training.run import versions
+    from focus.training.summary import versions
 
     progress.stage("load model", 0, 1)
     async with TransformersPolicy(

@@ -99,7 +99,7 @@ async def _solve(
 
 def result_of(accuracy: Accuracy, wanted: dict[str, Any], version: str) -> dict[str, Any]:
     """The result as JSON."""
-    from focus.training.run import versions
+    from focus.training.summary import versions
 
     return {**accuracy.to_dict(), **wanted, "policy_version": version, "versions": versions()}
 

@@ -1,4 +1,4 @@
-"""`focus train`: rounds of collect, credit, update, judge, publish."""
+"""`focus train`: rounds of collect, credit, update, publish, judge."""
 
 from __future__ import annotations
 

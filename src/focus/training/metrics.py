@@ -10,9 +10,10 @@ from typing import Any
 
 from focus.collect import Collection, total
 from focus.records.files import write_whole
+from focus.training.gate import GateReport, GateSample
 from focus.training.rundir import RunDirectory
 
-__all__ = ("MetricsLog", "round_metrics")
+__all__ = ("MetricsLog", "judgement_metrics", "round_metrics")
 
 
 def round_metrics(round_index: int, collections: Sequence[Collection]) -> dict[str, Any]:
@@ -42,6 +43,20 @@ def round_metrics(round_index: int, collections: Sequence[Collection]) -> dict[s
 
 def _is_mixed(collection: Collection) -> bool:
     return len({collection.tree.outcome(node) for node in collection.tree.terminals()}) > 1
+
+
+def judgement_metrics(samples: Sequence[GateSample], report: GateReport) -> dict[str, Any]:
+    """Figures of one judgement of the critic, and its mean value at the problems' roots."""
+    roots = [sample.prediction for sample in samples if sample.depth == 0]
+    return {
+        "critic_brier": report.critic_brier,
+        "constant_brier": report.constant_brier,
+        "depth_brier": report.depth_brier,
+        "critic_gain_lower": report.gain_lower,
+        "critic_gate": report.passed,
+        "critic_root_value": sum(roots) / len(roots),
+        "gate_outcome": report.mean_outcome,
+    }
 
 
 class MetricsLog:

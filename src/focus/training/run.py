@@ -1,12 +1,10 @@
-"""The training loop: collect → credit → update actor and critic → judge → publish."""
+"""The training loop: collect → credit → update critic and actor → publish → judge."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.metadata
 import json
-import platform
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -33,14 +31,15 @@ from focus.training.gate import GateSample, judge
 from focus.training.learner import Learner
 from focus.training.ledger import AppliedRound, RunLedger
 from focus.training.making import make_collector
-from focus.training.metrics import MetricsLog, round_metrics
+from focus.training.metrics import MetricsLog, judgement_metrics, round_metrics
 from focus.training.rundir import RunDirectory
 from focus.training.settings import TrainSettings
 from focus.training.solving import Accuracy, evaluate, gate_samples
 from focus.training.steering import OutcomeWindow, Steering
+from focus.training.summary import run_summary, versions
 from focus.tree import Identity
 
-__all__ = ("Reporter", "TrainingRun", "versions")
+__all__ = ("Reporter", "TrainingRun")
 
 T = TypeVar("T")
 
@@ -55,17 +54,6 @@ class Reporter(Protocol):
     def round(self, metrics: Mapping[str, Any]) -> None:
         """A round has been applied."""
         ...
-
-
-def versions() -> dict[str, str]:
-    """Versions that a result depends on."""
-    found = {"python": platform.python_version()}
-    for name in ("focus-rl", "torch", "transformers", "numpy", "math-verify"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 @dataclass(kw_only=True)
@@ -296,13 +284,21 @@ class TrainingRun:
         last = round_index == self.settings.rounds - 1
         if (round_index + 1) % self.settings.gate.every and not last:
             return {}
+        samples = await self._fresh_samples(round_index)
+        report = judge(samples, self._steering.window.rates(), z=self.settings.gate.confidence_z)
+        self._steering.judged(report, round_index=round_index)
+        return judgement_metrics(samples, report)
+
+    async def _fresh_samples(self, round_index: int) -> list[GateSample]:
+        """As many checkpoints as a judgement needs; how many a problem gives is not known."""
         samples: list[GateSample] = []
         wave = 0
-        while len(samples) < self.settings.gate.checkpoints:
-            missing = self.settings.gate.checkpoints - len(samples)
+        wanted = self.settings.gate.checkpoints
+        while len(samples) < wanted:
+            missing = wanted - len(samples)
             seed = derive_seed(self.settings.seed, "gate", round_index, wave)
             problems = self.task.problems("gate", max(8, missing // 4), seed=seed)
-            self.report.stage(f"round {round_index} judge critic", len(samples), missing)
+            self.report.stage(f"round {round_index} judge critic", len(samples), wanted)
             samples += await gate_samples(
                 self.learner.policy,
                 self.learner.critic(),
@@ -312,18 +308,7 @@ class TrainingRun:
                 services=self._services,
             )
             wave += 1
-        report = judge(samples, self._steering.window.rates(), z=self.settings.gate.confidence_z)
-        self._steering.judged(report, round_index=round_index)
-        roots = [sample.prediction for sample in samples if sample.depth == 0]
-        return {
-            "critic_brier": report.critic_brier,
-            "constant_brier": report.constant_brier,
-            "depth_brier": report.depth_brier,
-            "critic_gain_lower": report.gain_lower,
-            "critic_gate": report.passed,
-            "critic_root_value": sum(roots) / len(roots),
-            "gate_outcome": report.mean_outcome,
-        }
+        return samples
 
     def _accept(self, round_index: int, attempt: int, metrics: Mapping[str, Any]) -> None:
         """Checkpoint first, then one transaction that makes the round count."""
@@ -343,27 +328,15 @@ class TrainingRun:
         (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
 
     def _summary(self, before: Accuracy, after: Accuracy) -> dict[str, Any]:
-        rounds = [entry.metrics for entry in self._ledger.applied()]
-        report = self._steering.report
-        return {
-            "accuracy_before": before.accuracy,
-            "accuracy_after": after.accuracy,
-            "accuracy_ci95": {"before": list(before.ci95), "after": list(after.ci95)},
-            "eval_problems": after.n,
-            "tokens_generated": sum(metrics["tokens_generated"] for metrics in rounds)
-            + self._ledger.fact("pilot")["tokens"],
-            "critic_brier": None if report is None else report.critic_brier,
-            "constant_brier": None if report is None else report.constant_brier,
-            "critic_gate": self._steering.opened_round is not None,
-            "critic_gate_round": self._steering.opened_round,
-            "critic_gate_last": None if report is None else report.to_dict(),
-            "root_values": [metrics["root_value"] for metrics in rounds],
-            "rounds": len(rounds),
-            "optimizer_steps": self.learner.optimizer_steps,
-            "train_wall_s": round(sum(metrics["wall_s"] for metrics in rounds), 3),
-            "seed": self.settings.seed,
-            "versions": versions(),
-        }
+        return run_summary(
+            self.settings,
+            [entry.metrics for entry in self._ledger.applied()],
+            self._steering,
+            before=before,
+            after=after,
+            pilot_tokens=self._ledger.fact("pilot")["tokens"],
+            optimizer_steps=self.learner.optimizer_steps,
+        )
 
 
 async def _blocking(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
