@@ -17,7 +17,7 @@ README = Path(__file__).parents[2] / "README.md"
 BEGIN, END = "<!-- demo table -->\n", "<!-- end of demo table -->"
 HEADER = (
     "| seed | accuracy before | after (95 % interval) | held-out problems | tokens | "
-    "Brier, critic / constant | critic steers from round | training |\n"
+    "Brier, critic / constant | critic first steers in round | training |\n"
     "|---|---|---|---|---|---|---|---|\n"
 )
 

@@ -1,0 +1,1 @@
+"""Fakes, drawn trees and exact gradients: for tests and users, imported by nothing shipped."""

@@ -1,0 +1,1 @@
+"""Training in rounds: collect, credit, update, publish, judge."""
