@@ -11,6 +11,7 @@ import pytest
 from safetensors import SafetensorError
 
 from focus.errors import StoreError
+from focus.records.files import Files
 from focus.training.rundir import RunDirectory
 
 
@@ -114,6 +115,20 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     run.write_folder(target, fill)
     assert sorted(path.name for path in target.rglob("*")) == ["inner", "new.json"]
     assert [path.name for path in run.models.iterdir()] == ["final"]
+
+
+def test_a_folder_and_its_name_are_on_disk_before_anybody_refers_to_it(tmp_path: Path) -> None:
+    synced: list[tuple[str, list[str]]] = []
+
+    class Listening(Files):
+        def sync_directory(self, path: Path) -> None:
+            super().sync_directory(path)
+            synced.append((path.name, os.listdir(path)))
+
+    root = RunDirectory.create(tmp_path / "run").root
+    run = RunDirectory(root, files=Listening())
+    run.write_folder(run.models / "final", fill)
+    assert synced == [("inner", ["new.json"]), (".final.tmp", ["inner"]), ("models", ["final"])]
 
 
 @pytest.mark.parametrize(

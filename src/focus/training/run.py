@@ -109,7 +109,7 @@ class TrainingRun:
             self.directory.write_json(self.directory.root / "config.json", wanted)
             self._ledger.note("settings", wanted)
         self._name = self._ledger.fact("name")
-        self._sink = JsonlDirectory(self.directory.critic)
+        self._sink = JsonlDirectory(self.directory.critic, fsync=True)
         self._steering = Steering(OutcomeWindow(self.settings.replay_rounds))
         self._replay: deque[list[CriticRecord]] = deque(maxlen=self.settings.replay_rounds)
         done = self._ledger.applied()

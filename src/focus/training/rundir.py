@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from focus.errors import StoreError
-from focus.records.files import write_whole
+from focus.records.files import OS_FILES, Files, write_whole
 
 __all__ = ("RunDirectory",)
 
@@ -36,12 +35,14 @@ tensorboard/    the same metrics for TensorBoard
 class RunDirectory:
     """Paths and atomic writes of one run.
 
-    Raises:
-        StoreError: see `create` and `reopen`.
+    Args:
+        root: the run's folder.
+        files: the file calls, replaced by tests.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, files: Files = OS_FILES) -> None:
         self.root = root
+        self._files = files
         self.ledger = root / "ledger.sqlite"
         self.metrics = root / "metrics.jsonl"
         self.trees = root / "trees"
@@ -105,7 +106,7 @@ class RunDirectory:
         write_whole(path, f"{text}\n".encode(), overwrite=True, fsync=True)
 
     def write_folder(self, path: Path, fill: Callable[[Path], None]) -> None:
-        """Fill a folder beside `path`, then put it in place whole.
+        """Fill a folder beside `path`, then put it in place whole; it survives a power loss.
 
         Raises:
             StoreError: the disk refused; nothing half-written stays.
@@ -115,15 +116,25 @@ class RunDirectory:
         try:
             temporary.mkdir(parents=True)
             fill(temporary)
-            _sync(temporary)
+            self._sync(temporary)
             if path.exists():
                 shutil.rmtree(path)
-            os.replace(temporary, path)
+            self._files.replace(temporary, path)
+            self._files.sync_directory(path.parent)
         except BaseException as error:
             shutil.rmtree(temporary, ignore_errors=True)
             if _is_disk_fault(error):
                 raise StoreError(f"{path}: {error}. Free space there, then resume.") from error
             raise
+
+    def _sync(self, folder: Path) -> None:
+        """Ask the disk to hold all of `folder` before it is named."""
+        for path in (*folder.rglob("*"), folder):
+            if path.is_dir():
+                self._files.sync_directory(path)
+            else:
+                with open(path, "rb") as stream:
+                    self._files.fsync(stream.fileno())
 
     def keep_checkpoints(self, names: set[str]) -> None:
         """Remove checkpoints that no restart would read."""
@@ -148,11 +159,3 @@ def _is_disk_fault(error: BaseException) -> bool:
     safetensors = sys.modules.get("safetensors")
     own = () if safetensors is None else (safetensors.SafetensorError,)
     return isinstance(error, (OSError, *own)) and not isinstance(error, StoreError)
-
-
-def _sync(folder: Path) -> None:
-    """Ask the disk to hold every file of `folder` before it is named."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with open(path, "rb") as stream:
-                os.fsync(stream.fileno())
