@@ -119,6 +119,15 @@ def results(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.anyio
+async def test_what_is_drawn_does_not_depend_on_where_files_lie(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl")
+    moved = make_settings(problems="elsewhere.jsonl", model="moved/scripted")
+    await collect(path, tmp_path / "here")
+    await collect(path, tmp_path / "there", wanted=moved)
+    assert results(tmp_path / "here") == results(tmp_path / "there")
+
+
+@pytest.mark.anyio
 async def test_the_books_of_all_rows_add_up(tmp_path: Path) -> None:
     policy = ScriptedPolicy(solve)
     summary = await collect(write_rows(tmp_path / "rows.jsonl"), tmp_path / "out", policy)

@@ -116,7 +116,7 @@ class CollectionFolder:
             StoreError: it belongs to something else, or cannot be written.
             SchemaError: its collect.json is damaged.
         """
-        run = "collect-" + hashlib.sha256(dumps(dict(settings), what="settings")).hexdigest()[:12]
+        run = _run_name(settings)
         known = _known_settings(root)
         if known is not None:
             _refuse_other(root, known, settings)
@@ -206,6 +206,15 @@ class CollectionFolder:
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
         write_whole(self.root / name, dumps(dict(value), what=name) + b"\n", overwrite=True)
+
+
+def _run_name(settings: Mapping[str, Any]) -> str:
+    """A name for how trees are grown, whatever from.
+
+    Seeds of requests come from it, so it does not depend on where files lie.
+    """
+    law = {name: value for name, value in settings.items() if name not in ("problems", "model")}
+    return "collect-" + hashlib.sha256(dumps(law, what="settings")).hexdigest()[:12]
 
 
 def _known_settings(root: Path) -> dict[str, Any] | None:
