@@ -92,22 +92,7 @@ class TrainingRun:
 
     def _begin(self) -> None:
         """Set up or restore everything that the next round depends on."""
-        wanted = self.settings.to_dict()
-        known = self._ledger.fact("settings")
-        if known is None:
-            self.directory.write_json(
-                self.directory.root / "run.json", {"versions": versions(), "task": self.task.name}
-            )
-            # Seeds of requests come from this name, so no folder may be part of it.
-            self._ledger.note("name", PurePath(self.task.name).name)
-        elif {**known, "rounds": 0} != {**json.loads(json.dumps(wanted)), "rounds": 0}:
-            raise ConfigError(
-                f"{self.directory.root} was started with other settings than these; only "
-                "'rounds' may change on resume (its config.json shows them)"
-            )
-        if known is None or known["rounds"] != wanted["rounds"]:
-            self.directory.write_json(self.directory.root / "config.json", wanted)
-            self._ledger.note("settings", wanted)
+        self._note_settings()
         self._name = self._ledger.fact("name")
         self._sink = JsonlDirectory(self.directory.critic, fsync=True)
         self._steering = Steering(OutcomeWindow(self.settings.replay_rounds))
@@ -119,6 +104,26 @@ class TrainingRun:
             self._sink.roll_back(after=len(done) - 1)
         if done:
             self._restore(done[-1])
+
+    def _note_settings(self) -> None:
+        """Keep the settings of a new run; of an older one, refuse others than a longer run's."""
+        wanted = json.loads(json.dumps(self.settings.to_dict()))
+        known = self._ledger.fact("settings")
+        if known is not None and {**known, "rounds": 0} != {**wanted, "rounds": 0}:
+            raise ConfigError(
+                f"{self.directory.root} was started with other settings than these; only "
+                "'rounds' may change on resume (its config.json shows them)"
+            )
+        if known == wanted:
+            return
+        self.directory.write_json(self.directory.root / "config.json", wanted)
+        if known is None:
+            self.directory.write_json(
+                self.directory.root / "run.json", {"versions": versions(), "task": self.task.name}
+            )
+            # Seeds of requests come from this name, so no folder may be part of it.
+            self._ledger.note("name", PurePath(self.task.name).name)
+        self._ledger.note("settings", wanted)
 
     def _restore(self, last: AppliedRound) -> None:
         folder = self.directory.checkpoints / last.checkpoint
