@@ -37,7 +37,7 @@ class ActorSettings:
         batch_tokens: padded tokens per forward pass; changes memory, not the gradient.
     """
 
-    learning_rate: float = 1e-4
+    learning_rate: float = 5e-5
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.95)
     clip_low: float = 0.2
@@ -107,7 +107,7 @@ class GateSettings:
         confidence_z: normal quantile of the one-sided lower bound.
     """
 
-    checkpoints: int = 600
+    checkpoints: int = 800
     every: int = 1
     confidence_z: float = 1.645
 
