@@ -302,9 +302,15 @@ async def test_cancelling_leaves_no_task_and_no_half_file(turns: int, tmp_path: 
     task = asyncio.ensure_future(hook(slime_args(), prompt(0), PARAMS))
     for _ in range(turns):
         await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    came_in_time = task.cancel()
+    await asyncio.wait([task])
+    # A thread writes the file, so how many turns the whole hook takes is not fixed; the
+    # longest wait may find it done, and then everything it promised is there.
+    assert task.cancelled() or turns >= 60
+    if not task.cancelled():
+        assert not came_in_time
+        assert task.result()
+        assert {r.source.problem for r in read_critic_records(sink.path)} == {0}
     assert asyncio.all_tasks() == before
     if sink.path.exists():
         assert {r.source.problem for r in read_critic_records(sink.path)} <= {0}
