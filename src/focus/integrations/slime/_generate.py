@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import anyio.to_thread
 
+from focus._cancellation import to_its_end
 from focus.agent import Agent
 from focus.collect import Collection, Collector
 from focus.errors import (
@@ -173,7 +174,8 @@ class _Trees:
                 identity = self.rounds.begin(args, source.index)
                 collection = await self._collect(collector, problem, identity)
                 deliver = functools.partial(self._deliver, args, source, collection, collector)
-                return await anyio.to_thread.run_sync(deliver)
+                # A cancelled hook leaves no thread that is still writing.
+                return await to_its_end(anyio.to_thread.run_sync(deliver))
 
     async def _collect(
         self, collector: Collector, problem: Problem, identity: Identity
