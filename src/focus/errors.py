@@ -109,9 +109,14 @@ def _rebuild_request_error(
 
 
 class TransientError(RequestError):
-    """The same request may succeed later. ``retry_after_s`` is the server's own wish, if any."""
+    """The same request may succeed later.
+
+    ``retry_after_s`` is the server's own wish, if any; ``is_late`` says that our own deadline
+    passed, so that a reply may still be on its way to nobody.
+    """
 
     retry_after_s: float | None = None
+    is_late: bool = False
 
 
 class CorruptReply(RequestError):

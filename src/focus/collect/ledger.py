@@ -62,6 +62,7 @@ class Ledger:
     requests_accepted: int = 0
     requests_failed: int = 0
     requests_cancelled: int = 0
+    requests_late: int = 0
     requests_needed: int = 0
     expansions_started: int = 0
     expansions_completed: int = 0
@@ -106,6 +107,7 @@ class Ledger:
             requests_accepted=requests.accepted,
             requests_failed=requests.failed,
             requests_cancelled=requests.cancelled,
+            requests_late=requests.late,
             requests_needed=len(continued),
             expansions_started=expansions.started,
             expansions_completed=expansions.completed,
@@ -121,7 +123,10 @@ class Ledger:
         """Both books close: nothing sent or started is unaccounted for."""
         return (
             self.requests_sent
-            == self.requests_accepted + self.requests_failed + self.requests_cancelled
+            == self.requests_accepted
+            + self.requests_failed
+            + self.requests_cancelled
+            + self.requests_late
             and self.expansions_started
             == self.expansions_completed
             + self.expansions_failed

@@ -77,7 +77,8 @@ class RequestCounts:
     """Books of the requests of one collection.
 
     Attributes:
-        sent: tries sent; = accepted + failed + cancelled once nothing is in flight.
+        sent: tries sent; = accepted + failed + cancelled + late once nothing is in flight.
+        late: tries given up at the deadline; a reply that still comes is dropped.
         discarded_tokens: ids of replies that arrived and were refused.
         prompt_tokens: ids submitted as prefixes of replies that arrived.
         cached_tokens: how many of them the server had cached; None once a reply did not tell.
@@ -87,6 +88,7 @@ class RequestCounts:
     accepted: int = 0
     failed: int = 0
     cancelled: int = 0
+    late: int = 0
     discarded_tokens: int = 0
     prompt_tokens: int = 0
     cached_tokens: int | None = 0
@@ -97,6 +99,7 @@ class RequestCounts:
         self.accepted += other.accepted
         self.failed += other.failed
         self.cancelled += other.cancelled
+        self.late += other.late
         self.discarded_tokens += other.discarded_tokens
         self.count_prompt(other.prompt_tokens, other.cached_tokens)
 
@@ -231,8 +234,10 @@ class Execution:
             try:
                 generation = await self._reply(policy, prefix, sampling, tag)
                 check_shape(generation)
-            except Exception:
-                counts.failed += 1
+            except Exception as error:
+                is_late = isinstance(error, TransientError) and error.is_late
+                counts.late += is_late
+                counts.failed += not is_late
                 raise
             except BaseException:
                 counts.cancelled += 1
@@ -253,7 +258,9 @@ class Execution:
         """What the policy answers within the deadline."""
         with self._limited("the policy's own call was cancelled"):
             return await policy.generate(prefix, sampling, tag=tag)
-        raise TransientError(f"no reply within {self.deadline_s:g} s")
+        late = TransientError(f"no reply within {self.deadline_s:g} s")
+        late.is_late = True
+        raise late
 
     @contextmanager
     def _limited(self, stray: str) -> Iterator[None]:

@@ -82,7 +82,8 @@ def books_rows(ledger: Mapping[str, Any]) -> Rows:
     yield (
         "requests",
         f"{ledger['requests_sent']} sent, {ledger['requests_accepted']} accepted, "
-        f"{ledger['requests_failed']} failed, {ledger['requests_cancelled']} cancelled",
+        f"{ledger['requests_failed']} failed, {ledger['requests_cancelled']} cancelled, "
+        f"{ledger.get('requests_late', 0)} late",
     )
     yield (
         "expansions",
