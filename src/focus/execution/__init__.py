@@ -2,8 +2,9 @@
 
 from focus.execution.admission import AdmissionPool, PoolStatistics
 from focus.execution.checks import check_generation
-from focus.execution.execution import Execution, Reply, RequestCounts, RetryPolicy
+from focus.execution.execution import Execution, Reply, RequestCounts
 from focus.execution.services import ExecutionServices
+from focus.policies.retry import RetryPolicy
 
 __all__ = (
     "AdmissionPool",

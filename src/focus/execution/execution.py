@@ -2,74 +2,22 @@
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import anyio
 
 from focus._cancellation import stray_cancellation
-from focus.errors import (
-    Aborted,
-    ConfigError,
-    CorruptReply,
-    RequestError,
-    TransientError,
-)
+from focus.errors import Aborted, ConfigError, RequestError, TransientError
 from focus.execution.checks import check_generation, check_shape
 from focus.execution.services import ExecutionServices
 from focus.policies.base import Policy, Refreshable, RequestTag
-from focus.policies.faults import classify_exception
+from focus.policies.retry import RetryPolicy, persist
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
 
-__all__ = ("Execution", "Reply", "RequestCounts", "RetryPolicy")
-
-T = TypeVar("T")
-
-_MOST_DOUBLINGS = 64
-"""More than any pause needs, and far below where a float overflows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetryPolicy:
-    """How often and how patiently a request is repeated.
-
-    Attributes:
-        attempts: tries for transient faults and aborts, ≥ 1.
-        corrupt_attempts: tries when replies break their contract, ≥ 1.
-        base_s: first pause; doubles each time, plus up to the same again of jitter.
-        most_s: longest pause, but for a longer wish of the server.
-    """
-
-    attempts: int = 5
-    corrupt_attempts: int = 2
-    base_s: float = 0.25
-    most_s: float = 30.0
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1 or self.corrupt_attempts < 1:
-            raise ConfigError("a request needs at least one attempt")
-        if not (self.base_s >= 0 and self.most_s >= 0):
-            raise ConfigError("pauses must be >= 0 seconds")
-
-    def allows(self, error: RequestError, tries: int) -> bool:
-        """Whether to send again after `tries` tries, the last of which ended in `error`."""
-        if isinstance(error, Aborted) and error.is_final:
-            return False
-        if isinstance(error, TransientError | Aborted):
-            return tries < self.attempts
-        return isinstance(error, CorruptReply) and tries < self.corrupt_attempts
-
-    def pause_s(self, error: RequestError, tries: int, *, name: str) -> float:
-        """Seconds to wait; the server's own wish is a lower bound."""
-        backoff = self.base_s * 2.0 ** min(tries - 1, _MOST_DOUBLINGS)
-        jitter = random.Random(f"{name}/{tries}").random() * backoff
-        wish = error.retry_after_s or 0.0 if isinstance(error, TransientError) else 0.0
-        return max(wish, min(self.most_s, backoff + jitter))
+__all__ = ("Execution", "Reply", "RequestCounts")
 
 
 @dataclass(slots=True)
@@ -175,7 +123,7 @@ class Execution:
             tag = RequestTag(request=request, tree=tree)
             return await self._try(policy, prefix, sampling, tag, version, counts)
 
-        generation, tries = await self._persist(attempt, name=name)
+        generation, tries = await persist(attempt, retry=self.retry, name=name)
         return Reply(generation, tries)
 
     async def refresh(self, policy: Policy, *, name: str) -> None:
@@ -197,28 +145,7 @@ class Execution:
                     return await remote.refresh()
             raise TransientError(f"no answer within {self.deadline_s:g} s")
 
-        await self._persist(attempt, name=name)
-
-    async def _persist(self, attempt: Callable[[str], Awaitable[T]], *, name: str) -> tuple[T, int]:
-        """The first result of `attempt`, and the tries it took."""
-        started, tries = time.monotonic(), 0
-        while True:
-            tries += 1
-            request = f"{name}/{tries}"
-            try:
-                return await attempt(request), tries
-            except Exception as error:
-                fault = classify_exception(error).located(
-                    request=request,
-                    attempts=tries,
-                    elapsed_s=round(time.monotonic() - started, 3),
-                )
-                if not self.retry.allows(fault, tries):
-                    if fault is error:
-                        raise
-                    raise fault from error
-                pause_s = self.retry.pause_s(fault, tries, name=name)
-            await anyio.sleep(pause_s)
+        await persist(attempt, retry=self.retry, name=name)
 
     async def _try(
         self,
