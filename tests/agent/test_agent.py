@@ -388,3 +388,56 @@ def test_a_reply_of_the_wrong_size_is_no_edge() -> None:
         asyncio.run(walked(agent_of(Long(walk_script())), WalkEnv()))
     assert isinstance(caught.value, FocusError)
     assert caught.value.where["attempts"] == 2
+
+
+class Hanging(LiveEnv):
+    """Never answers one of its calls."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        self._method = method
+
+    async def reset(self, problem: Problem) -> Any:
+        await self._hang("reset")
+        return await super().reset(problem)
+
+    async def fork(self, state: Any) -> Any:
+        await self._hang("fork")
+        return await super().fork(state)
+
+    async def step(self, *args: Any) -> Any:
+        await self._hang("step")
+        return await super().step(*args)
+
+    async def finish(self, *args: Any) -> Any:
+        await self._hang("finish")
+        return await super().finish(*args)
+
+    async def _hang(self, method: str) -> None:
+        if method == self._method:
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("method", ["reset", "fork", "step", "finish"])
+def test_an_environment_that_never_answers_is_given_up_at_its_deadline(method: str) -> None:
+    env = Hanging(method)
+
+    async def main() -> list[Step]:
+        policy = ScriptedPolicy(walk_script(5))
+        run = Execution(env_deadline_s=0.02)
+        agent = Agent(policy, parser=Segments(4), allowance=Allowance(tokens=4), execution=run)
+        root = await agent.start(PROBLEM, env)
+        try:
+            return [await agent.advance(root, env, place=place(0))]
+        finally:
+            await release_states(env, [root.state])
+
+    with pytest.raises(EnvError, match=f"no answer from env.{method} within 0.02 s"):
+        asyncio.run(main())
+    assert env.opened == env.released
+
+
+@pytest.mark.parametrize("name", ["deadline_s", "env_deadline_s"])
+def test_a_deadline_is_positive(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be > 0"):
+        Execution(**{name: 0.0})

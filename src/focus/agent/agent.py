@@ -106,7 +106,9 @@ class Agent:
         """
         where = f"problem {problem.id!r}"
         await self.execution.refresh(self.policy, name=f"refresh/{problem.key}")
-        opened = await ask(lambda: env.reset(problem), "reset", where)
+        opened = await ask(
+            lambda: env.reset(problem), "reset", where, deadline_s=self.execution.env_deadline_s
+        )
         if not isinstance(opened, tuple) or len(opened) != 2:
             raise EnvError(f"{where}: env.reset gave {opened!r}, not (state, messages)")
         state, messages = opened
@@ -182,7 +184,10 @@ class Agent:
         context = checkpoint.context.extended(generation.ids)
         text = self.policy.decode(context.ids()[checkpoint.prompt_length :])
         action = self.parser.action(generation, text)
-        result = await take_step(env, checkpoint, action, held, where=place.name)
+        limit_s = self.execution.env_deadline_s
+        result = await take_step(
+            env, checkpoint, action, held, where=place.name, deadline_s=limit_s
+        )
         after = Checkpoint(
             context=context,
             prompt_length=checkpoint.prompt_length,
@@ -194,7 +199,7 @@ class Agent:
         )
         truncated = not result.done and self.room(after) == 0
         if truncated:
-            reward = await ask_outcome(env, after, where=place.name)
+            reward = await ask_outcome(env, after, where=place.name, deadline_s=limit_s)
         else:
             check_result(generation, result, where=place.name)
             reward = result.reward

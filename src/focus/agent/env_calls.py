@@ -6,6 +6,8 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import anyio
+
 from focus._cancellation import stray_cancellation
 from focus.agent.env import Env, StepResult, fork_state
 from focus.checkpoint import Checkpoint
@@ -17,38 +19,53 @@ __all__ = ("ask", "ask_outcome", "check_result", "number", "take_step")
 T = TypeVar("T")
 
 
-async def ask(call: Callable[[], Awaitable[T]], method: str, where: str) -> T:
-    """One call of the environment; whatever goes wrong in it is an EnvError with its cause."""
+async def ask(call: Callable[[], Awaitable[T]], method: str, where: str, *, deadline_s: float) -> T:
+    """One call of the environment; whatever goes wrong in it is an EnvError with its cause.
+
+    A call past its deadline is cancelled, so that a sandbox that hangs ends no collection.
+    """
     stray = EnvError(f"{where}: env.{method} was cancelled from inside")
     try:
-        with stray_cancellation(stray):
+        with anyio.move_on_after(deadline_s), stray_cancellation(stray):
             return await call()
     except FocusError:
         raise
     except Exception as error:
         raise EnvError(f"{where}: env.{method} raised {error!r}") from error
+    raise EnvError(f"{where}: no answer from env.{method} within {deadline_s:g} s")
 
 
 async def take_step(
-    env: Env, checkpoint: Checkpoint, action: Any, held: list[Any], *, where: str
+    env: Env,
+    checkpoint: Checkpoint,
+    action: Any,
+    held: list[Any],
+    *,
+    where: str,
+    deadline_s: float,
 ) -> StepResult:
     """Step a fork of the checkpoint's state; `held` gets what must be released on failure."""
     before = checkpoint.state
-    state = await ask(lambda: fork_state(env, before), "fork", where)
+    state = await ask(lambda: fork_state(env, before), "fork", where, deadline_s=deadline_s)
     if state is not before:
         held.append(state)
-    result = await ask(lambda: env.step(state, action, checkpoint.workspace), "step", where)
+    result = await ask(
+        lambda: env.step(state, action, checkpoint.workspace), "step", where, deadline_s=deadline_s
+    )
     if not isinstance(result, StepResult):
         raise EnvError(f"{where}: env.step gave {result!r}, not a StepResult")
     held[:] = [result.state]
     return result
 
 
-async def ask_outcome(env: Env, checkpoint: Checkpoint, *, where: str) -> float:
+async def ask_outcome(env: Env, checkpoint: Checkpoint, *, where: str, deadline_s: float) -> float:
     """Outcome of an episode that has no room for one more token."""
     reason = "allowance" if checkpoint.allowance.is_spent else "context"
     return await ask(
-        lambda: env.finish(checkpoint.state, checkpoint.workspace, reason), "finish", where
+        lambda: env.finish(checkpoint.state, checkpoint.workspace, reason),
+        "finish",
+        where,
+        deadline_s=deadline_s,
     )
 
 

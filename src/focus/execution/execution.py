@@ -74,16 +74,19 @@ class Execution:
         services: shared permits. None: it makes its own on first use, and the collector
             that owns this agent closes them (`own=True`).
         deadline_s: most seconds for one try, waiting for a permit not included.
+        env_deadline_s: most seconds for one call of the environment.
         retry: how failures are repeated.
     """
 
     services: ExecutionServices | None = None
     deadline_s: float = 600.0
+    env_deadline_s: float = 600.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def __post_init__(self) -> None:
-        if not self.deadline_s > 0:
-            raise ConfigError(f"deadline_s must be > 0, got {self.deadline_s}")
+        for name in ("deadline_s", "env_deadline_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be > 0, got {getattr(self, name)}")
         self.owns_services = self.services is None
         self._made: ExecutionServices | None = None
 
