@@ -15,6 +15,7 @@ COMMANDS = (
     ("collect",),
     ("show",),
     ("doctor",),
+    ("promises",),
     ("models",),
     ("models", "add"),
     ("models", "path"),

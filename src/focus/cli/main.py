@@ -11,6 +11,7 @@ from focus.cli.collect import collect
 from focus.cli.doctor import doctor
 from focus.cli.evaluate import evaluate
 from focus.cli.models import models_app
+from focus.cli.promises import promises
 from focus.cli.serve import serve
 from focus.cli.show import show
 from focus.cli.slime import slime_app
@@ -61,5 +62,6 @@ app.command(short_help="Trees and records for a file of problems.")(collect)
 app.command(short_help="Look at a tree or at a run.")(show)
 app.command(short_help="Serve a model to clients and routers.")(serve)
 app.command(short_help="Check what this machine has and lacks.")(doctor)
+app.command(short_help="What is promised, measured here.")(promises)
 app.add_typer(models_app, name="models")
 app.add_typer(slime_app, name="slime")

@@ -1,0 +1,1 @@
+"""What FOCUS promises, row by row, and the code that measures it."""
