@@ -5,7 +5,16 @@ import random
 
 import pytest
 
-from focus.credit import DirectBranchTd, Grpo, RefinedTd, Rloo
+from focus.credit import (
+    DirectBranchTd,
+    Grpo,
+    RefinedTd,
+    Rloo,
+    SpoTree,
+    TreeGrpo,
+    TreeRl,
+    VinePpo,
+)
 from focus.testing.exact_gradient import (
     TabularTask,
     exact_gradient,
@@ -13,6 +22,7 @@ from focus.testing.exact_gradient import (
     expected_update,
     fixed_widths,
     gradient_at,
+    probed_rollouts,
     relative_bias,
     skew,
     stop_at_success,
@@ -43,6 +53,15 @@ class TestUnbiased:
         game = task(1, depth=depth)
         widths = (rollouts, *[1] * (depth - 1))
         update = expected_update(Rloo(), game, fixed_widths(*widths))
+        assert distance(scaled(update, 1 / rollouts), exact_gradient(game)) < EXACT
+
+    @pytest.mark.parametrize(
+        ("rollouts", "depth", "probes"), [(1, 1, 1), (1, 2, 1), (1, 2, 2), (2, 2, 1)]
+    )
+    def test_vine_ppo_on_probed_rollouts(self, rollouts, depth, probes):
+        game = task(2, depth=depth)
+        rule = probed_rollouts(game, rollouts=rollouts, probes=probes)
+        update = expected_update(VinePpo(), game, rule, first_phase=rollouts * depth)
         assert distance(scaled(update, 1 / rollouts), exact_gradient(game)) < EXACT
 
     @pytest.mark.parametrize("seed", range(4))
@@ -114,13 +133,25 @@ class TestBiased:
             DirectBranchTd(leave_one_out=True, reach=True),
             DirectBranchTd(leave_one_out=True, mc_backup=True),
             RefinedTd(),
+            SpoTree(),
+            TreeGrpo(),
+            TreeRl(),
         ],
-        ids=["default", "reach only", "critic in the back-up", "no reach", "refined"],
+        ids=[
+            "default",
+            "reach only",
+            "critic in the back-up",
+            "no reach",
+            "refined",
+            "spo",
+            "tree grpo",
+            "tree rl",
+        ],
     )
     def test_on_a_two_by_two_tree(self, estimator):
         game = task(1)
         update = expected_update(estimator, game, fixed_widths(2, 2))
-        assert relative_bias(update, exact_gradient(game)) > 0.2
+        assert relative_bias(update, exact_gradient(game)) > 0.1
         assert skew(update, exact_gradient(game)) > 0.1
 
     def test_grpo_scaled_is_skewed_and_unscaled_is_short(self):

@@ -10,14 +10,17 @@ from focus.search import (
     BestFirst,
     BetaBernoulli,
     Concurrency,
+    EachCheckpoint,
     Edges,
     Fifo,
+    FixedWidth,
     Gaussian,
     Phase,
     RootOnly,
     Search,
     Session,
     TokenEntropy,
+    UniformRandom,
     ValueRefinement,
     View,
     Width,
@@ -40,6 +43,7 @@ ranked = st.one_of(
         key=st.sampled_from(["reward", "mean_return", "critic"]),
         explore=st.sampled_from([0.0, 0.5]),
     ),
+    st.builds(FixedWidth, st.just((3, 2, 2))),
 )
 gates = st.builds(Width, st.integers(1, 4)) | st.builds(Concurrency, st.integers(1, 4))
 
@@ -228,3 +232,90 @@ def test_scores_do_not_depend_on_the_unit_of_the_critics_range(model, low, width
 def test_refinement_refuses_an_unknown_gain_or_model(settings):
     with pytest.raises(ConfigError, match=next(iter(settings))):
         ValueRefinement(**settings)
+
+
+class TestUniformRandom:
+    def test_every_open_checkpoint_is_as_likely_as_any_other(self):
+        tree = build_tree(fork(0.5, *(fork(0.5) for _ in range(4))))
+        counts = Counter()
+        for seed in range(2000):
+            session = UniformRandom(seed=seed).session(View(tree, Evidence.of(tree), {}))
+            for node in tree:
+                session.entered(node.id)
+            counts[max(range(5), key=session.score)] += 1
+        chi_square = sum((counts[node] - 400) ** 2 / 400 for node in range(5))
+        assert chi_square < 18.5  # 99.9 % quantile with 4 degrees of freedom
+
+    def test_it_draws_with_replacement_and_latecomers_are_no_worse_off(self):
+        counts = Counter()
+        for seed in range(2000):
+            tree = build_tree(fork(0.5, fork(0.5), fork(0.5)))
+            pending = Counter()
+            session = UniformRandom(seed=seed).session(View(tree, Evidence.of(tree), pending))
+            for node in (0, 1):
+                session.entered(node)
+            for _ in range(3):
+                chosen = max((0, 1), key=session.score)
+                pending[chosen] += 1
+                session.score(chosen)
+            session.entered(2)
+            counts[max(range(3), key=session.score)] += 1
+        chi_square = sum((counts[node] - 2000 / 3) ** 2 / (2000 / 3) for node in range(3))
+        assert chi_square < 13.9  # 99.9 % quantile with 2 degrees of freedom
+
+    def test_the_draws_belong_to_the_problem_and_the_seed(self, play, world):
+        def bought(seed):
+            search = Search([Phase(UniformRandom(seed=seed), attempts=30)])
+            return [launch.node for launch in play(search, world(stop=0.1)).launches]
+
+        assert bought(1) == bought(1)
+        assert bought(1) != bought(2)
+
+
+@given(
+    widths=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    seed=st.integers(0, 99),
+    order=st.integers(0, 9),
+    extent=st.none() | st.just(Edges(1)),
+)
+def test_fixed_width_fills_every_live_checkpoint_and_nothing_more(
+    play, world, widths, seed, order, extent
+):
+    search = Search([Phase(FixedWidth(tuple(widths)), attempts=10**6, extent=extent)])
+    run = play(search, world(seed=seed), order=order)
+    for node in run.tree:
+        if not node.is_terminal:
+            wanted = widths[node.depth] if node.depth < len(widths) else 1
+            assert len(run.tree.children(node.id)) == wanted
+    assert run.scheduler.reports[-1].end == "exhausted"
+
+
+@given(count=st.integers(1, 3), seed=st.integers(0, 99), fail=st.sampled_from([0.0, 0.2]))
+def test_each_checkpoint_of_earlier_phases_gets_its_probes_whatever_fails(
+    play, world, count, seed, fail
+):
+    search = Search(
+        [Phase(RootOnly(), attempts=3), Phase(EachCheckpoint(count), attempts=10**6)],
+    )
+    run = play(search, world(seed=seed, fail=fail))
+    tree = run.tree
+    earlier = [n for n in tree if n.edge is None or n.incoming.provenance.phase == 0]
+    bought = Counter(
+        tree[node.id].parent
+        for node in tree.edges()
+        if node.incoming.provenance.phase == 1 and node.incoming.provenance.index == 0
+    )
+    assert bought == {node.id: count for node in earlier if not node.is_terminal}
+
+
+@pytest.mark.parametrize(
+    ("make", "culprit"),
+    [
+        (lambda: FixedWidth(()), "widths"),
+        (lambda: FixedWidth((2, 0)), "widths"),
+        (lambda: EachCheckpoint(0), "count"),
+    ],
+)
+def test_sizes_are_checked(make, culprit):
+    with pytest.raises(ConfigError, match=culprit):
+        make()

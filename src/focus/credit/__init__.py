@@ -8,5 +8,21 @@ from focus.credit.direct_branch import DirectBranchTd
 from focus.credit.grpo import Grpo
 from focus.credit.refined import RefinedTd
 from focus.credit.rloo import Rloo
+from focus.credit.spo import SpoTree
+from focus.credit.tree_grpo import TreeGrpo
+from focus.credit.tree_rl import TreeRl
+from focus.credit.vine_ppo import VinePpo
 
-__all__ = ("Credit", "DirectBranchTd", "Estimator", "Grpo", "RefinedTd", "Rloo", "Target")
+__all__ = (
+    "Credit",
+    "DirectBranchTd",
+    "Estimator",
+    "Grpo",
+    "RefinedTd",
+    "Rloo",
+    "SpoTree",
+    "Target",
+    "TreeGrpo",
+    "TreeRl",
+    "VinePpo",
+)

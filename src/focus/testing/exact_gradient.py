@@ -34,6 +34,7 @@ __all__ = (
     "fixed_widths",
     "gradient_at",
     "grown_trees",
+    "probed_rollouts",
     "relative_bias",
     "skew",
     "stop_at_success",
@@ -143,6 +144,28 @@ def stop_at_success(task: TabularTask, *, most: int) -> Rule:
     return next_purchase
 
 
+def probed_rollouts(task: TabularTask, *, rollouts: int, probes: int) -> Rule:
+    """Rollouts from the root to the end, then `probes` more from each of their checkpoints."""
+    trained = rollouts * task.depth
+
+    def next_purchase(growth: Growth) -> NodeId | None:
+        for node, (history, children) in enumerate(
+            zip(growth.histories, growth.children, strict=True)
+        ):
+            if 0 < len(history) < task.depth and not children:
+                return node
+        if len(growth.histories) <= trained:
+            return 0
+        for node in range(trained + 1):
+            own = sum(child <= trained for child in growth.children[node])
+            live = len(growth.histories[node]) < task.depth
+            if live and len(growth.children[node]) < own + probes:
+                return node
+        return None
+
+    return next_purchase
+
+
 def grown_trees(task: TabularTask, rule: Rule) -> Iterator[tuple[Growth, float]]:
     """Every tree that the rule can end with, and its probability."""
     stack = [(Growth(), 1.0)]
@@ -181,11 +204,21 @@ def expected_branches(task: TabularTask, rule: Rule) -> dict[History, float]:
     return total
 
 
-def expected_update(estimator: Estimator, task: TabularTask, rule: Rule) -> Gradient:
-    """Mean over all trees of Σ_edges advantage · ∂ log π(edge)."""
+def expected_update(
+    estimator: Estimator, task: TabularTask, rule: Rule, *, first_phase: int | None = None
+) -> Gradient:
+    """Mean over all trees of Σ_edges advantage · ∂ log π(edge).
+
+    Args:
+        estimator: gives the advantages.
+        task: the game.
+        rule: grows its trees.
+        first_phase: edges that the search's first phase bought, the rest being of its
+            second; None is all.
+    """
     total: Gradient = {}
     for growth, chance in grown_trees(task, rule):
-        advantages = estimator.estimate(_tree(task, growth)).advantages
+        advantages = estimator.estimate(_tree(task, growth, first_phase)).advantages
         for head, advantage in advantages.items():
             *history, action = growth.histories[head]
             _add(total, task.score(tuple(history), action), chance * advantage)
@@ -215,7 +248,7 @@ def _add(total: Gradient, part: Gradient, weight: float) -> None:
         total[logit] = total.get(logit, 0.0) + weight * value
 
 
-def _tree(task: TabularTask, growth: Growth) -> Tree[Any]:
+def _tree(task: TabularTask, growth: Growth, first_phase: int | None) -> Tree[Any]:
     """The finished growth as a real tree of one-token edges; first children continue."""
     header = TreeHeader(
         problem=Problem(id="tabular", prompt="a game"), prompt_ids=(0,), returns=Returns()
@@ -231,7 +264,7 @@ def _tree(task: TabularTask, growth: Growth) -> Tree[Any]:
             provenance=Provenance(
                 expansion=node if above is None else above.provenance.expansion,
                 index=0 if above is None else above.provenance.index + 1,
-                phase=0,
+                phase=int(first_phase is not None and node > first_phase),
             ),
             reward=task.outcomes.get(history, 0.0),
         )

@@ -51,6 +51,8 @@ class Sketch:
         truncated: the terminal ran out of allowance or context.
         launched: starts an expansion of its own, though it is a first child; later
             children, and those of the root, always do.
+        phase: of the search that bought the incoming edge; another phase than the parent's
+            starts an expansion of its own.
 
     Raises:
         ConfigError: a terminal has children, or a live checkpoint is truncated.
@@ -65,6 +67,7 @@ class Sketch:
     observed: int = 0
     truncated: bool = False
     launched: bool = False
+    phase: int = 0
 
     def __post_init__(self) -> None:
         if self.outcome is not None and self.children:
@@ -174,7 +177,7 @@ class _Builder:
         is_stop = sketch.is_terminal and not sketch.truncated
         edge = Edge(
             spans=tuple(spans),
-            provenance=self._provenance(parent, is_launched=sketch.launched),
+            provenance=self._provenance(parent, sketch),
             reward=sketch.outcome or 0.0,
             step_reward=sketch.step_reward,
             duration=sketch.duration,
@@ -198,9 +201,10 @@ class _Builder:
         self._token += count
         return tuple(range(self._token - count, self._token))
 
-    def _provenance(self, parent: NodeId, *, is_launched: bool) -> Provenance:
+    def _provenance(self, parent: NodeId, sketch: Sketch) -> Provenance:
         above = self.tree[parent].edge
-        if above is None or is_launched or self.tree.children(parent):
+        is_launched = sketch.launched or bool(self.tree.children(parent))
+        if above is None or is_launched or above.provenance.phase != sketch.phase:
             expansion, index = self._expansions, 0
             self._expansions += 1
         else:
@@ -208,7 +212,7 @@ class _Builder:
         return Provenance(
             expansion=expansion,
             index=index,
-            phase=0,
+            phase=sketch.phase,
             request_id=f"request-{len(self.tree)}",
             policy_version=self.tree.header.policy_version,
         )

@@ -7,18 +7,23 @@ from focus.search.allocators.entropy import TokenEntropy, windowed_entropy
 from focus.search.allocators.fifo import Fifo
 from focus.search.allocators.refinement import ValueRefinement
 from focus.search.allocators.root_only import RootOnly
+from focus.search.allocators.uniform import UniformRandom
+from focus.search.allocators.widths import EachCheckpoint, FixedWidth
 
 __all__ = (
     "Allocator",
     "BestFirst",
     "BetaBernoulli",
     "Calibration",
+    "EachCheckpoint",
     "Fifo",
+    "FixedWidth",
     "Gaussian",
     "Posterior",
     "RootOnly",
     "Session",
     "TokenEntropy",
+    "UniformRandom",
     "ValueRefinement",
     "View",
     "windowed_entropy",
