@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import anyio.to_thread
 
 from focus._cancellation import stray_cancellation
 from focus.critic.batching import Coalescer
-from focus.errors import ConfigError, CriticError
+from focus.errors import ConfigError, CriticError, FatalError
 from focus.records.records import CriticContext
+
+if TYPE_CHECKING:
+    from focus.critic.wire import Activation, ScorerProtocol
+    from focus.policies.retry import RetryPolicy
 
 __all__ = ("Critic", "PredictFn", "Predictor")
 
@@ -35,9 +39,9 @@ class Predictor(Protocol):
 class Critic:
     """A frozen snapshot that values checkpoints; shared by many collectors, owned by none.
 
-    Make one with :meth:`constant`, :meth:`function` or :meth:`local`. Predictions are
-    batched across concurrent callers, equal contexts are predicted once, and each value
-    is checked: one per context, finite, inside `value_range`.
+    Make one with :meth:`constant`, :meth:`function`, :meth:`local` or :meth:`served`.
+    Predictions are batched across concurrent callers, equal contexts are predicted once, and
+    each value is checked: one per context, finite, inside `value_range`.
 
     Attributes:
         version: names the snapshot; a tree is pinned to one.
@@ -59,6 +63,7 @@ class Critic:
         batch: int = 64,
         deadline_s: float = math.inf,
         fixed_value: float | None = None,
+        on_close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         low, high = value_range
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
@@ -73,6 +78,7 @@ class Critic:
         self.fixed_value = fixed_value
         self._predict = predict
         self._deadline_s = deadline_s
+        self._on_close = on_close
         self._coalesced = Coalescer(self._answer, most=batch)
 
     @classmethod
@@ -126,12 +132,70 @@ class Critic:
 
         return cls(predict, version=version, renderer=model.renderer, batch=batch)
 
+    @classmethod
+    def served(
+        cls,
+        url: str,
+        *,
+        version: str,
+        protocol: ScorerProtocol = "focus",
+        value_range: tuple[float, float] = (0.0, 1.0),
+        renderer: str = "token_chunk/1",
+        activation: Activation | None = None,
+        batch: int = 64,
+        deadline_s: float = 60.0,
+        retry: RetryPolicy | None = None,
+        api_key: str | None = None,
+    ) -> Critic:
+        """Values from a server, of one snapshot; a reply from another one raises.
+
+        Args:
+            url: the server's address.
+            version: the snapshot: of ``focus critic serve``'s store, SGLang's
+                ``--weight-version``, or the name vLLM serves the model under.
+            protocol: ``"focus"``, ``"sglang"`` (``/classify``), ``"vllm"`` (``/classify``) or
+                ``"vllm-pooling"`` (``/pooling``).
+            activation: ``"sigmoid"`` where a foreign server answers logits.
+            batch: most contexts per request.
+            deadline_s: most seconds for one try.
+            retry: how transient and corrupt replies are repeated.
+            api_key: bearer token, shown nowhere.
+
+        Raises:
+            ConfigError: an unknown protocol or activation, or no usable address.
+        """
+        from focus.critic.served import ServedScorer
+
+        scorer = ServedScorer.at(
+            url,
+            api_key=api_key,
+            protocol=protocol,
+            version=version,
+            activation=activation,
+            deadline_s=deadline_s,
+            retry=retry,
+        )
+        return cls(
+            scorer,
+            version=version,
+            value_range=value_range,
+            renderer=renderer,
+            batch=batch,
+            on_close=scorer.aclose,
+        )
+
+    async def aclose(self) -> None:
+        """Let go of a server; other critics hold nothing. For whoever made the critic."""
+        if self._on_close is not None:
+            await self._on_close()
+
     async def score(self, contexts: Sequence[CriticContext]) -> list[float]:
         """One value per context.
 
         Raises:
             CriticError: the prediction failed, or a value is missing, not finite or outside
                 `value_range`; the message names critic and position.
+            FatalError: no prediction can succeed: another snapshot answered, or none is there.
         """
         if self.fixed_value is not None:
             return [self.fixed_value] * len(contexts)
@@ -142,7 +206,7 @@ class Critic:
                 )
         try:
             values = await self._coalesced(contexts)
-        except CriticError:
+        except (CriticError, FatalError):
             raise
         except Exception as error:
             raise CriticError(f"critic {self.version}: prediction failed: {error!r}") from error

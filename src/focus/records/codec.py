@@ -19,10 +19,12 @@ __all__ = (
     "ACTOR_SCHEMA",
     "CRITIC_SCHEMA",
     "decode_actor",
+    "decode_context",
     "decode_critic",
     "decode_message",
     "decode_problem",
     "encode_actor",
+    "encode_context",
     "encode_critic",
     "encode_message",
     "encode_problem",
@@ -180,7 +182,7 @@ def encode_critic(record: CriticRecord) -> dict[str, Any]:
         "count": record.count,
         "prior": record.prior,
         "truncated": record.truncated,
-        "context": _encode_context(record.context),
+        "context": encode_context(record.context),
         "diagnostics": dict(record.diagnostics),
     }
 
@@ -200,7 +202,7 @@ def decode_critic(value: Any, *, where: str = "critic record") -> CriticRecord:
         count=fields.integer("count", least=1),
         prior=fields.number("prior"),
         truncated=fields.flag("truncated"),
-        context=_decode_context(fields.fields("context")),
+        context=decode_context(fields.fields("context")),
         diagnostics=fields.numbers_by_name("diagnostics"),
     )
     fields.done()
@@ -244,7 +246,7 @@ def _decode_source(fields: Fields) -> RecordKey:
     )
 
 
-def _encode_context(context: CriticContext) -> dict[str, Any]:
+def encode_context(context: CriticContext) -> dict[str, Any]:
     """What is absent stays absent, so a text critic's records carry no empty token fields."""
     plain: dict[str, Any] = {"renderer": context.renderer, "text": context.text}
     if context.ids is not None:
@@ -257,7 +259,12 @@ def _encode_context(context: CriticContext) -> dict[str, Any]:
     return plain
 
 
-def _decode_context(fields: Fields) -> CriticContext:
+def decode_context(fields: Fields) -> CriticContext:
+    """Inverse of `encode_context`.
+
+    Raises:
+        SchemaError: another shape or type.
+    """
     remaining = fields.fields("remaining")
     context = CriticContext(
         renderer=fields.text("renderer"),
