@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from focus.agent.env import Env, released_on_failure
-from focus.agent.env_calls import ask, ask_outcome, check_result, number, take_step
+from focus.agent.env_calls import ask, ask_outcome, check_result, naming, number, take_step
 from focus.agent.parsers import Parser
 from focus.checkpoint import Allowance, Checkpoint
 from focus.errors import ConfigError, EnvError, ProblemError
@@ -101,11 +101,19 @@ class Agent:
 
         Raises:
             EnvError: `reset` raised, or gave no pair of state and messages.
-            ProblemError: the prompt leaves no room for one token.
+            ProblemError: the prompt cannot be rendered, or leaves no room for one token.
             RequestError: a policy that is served elsewhere could not read its version.
         """
         where = f"problem {problem.id!r}"
         await self.execution.refresh(self.policy, name=f"refresh/{problem.key}")
+        with naming(where):
+            state, prompt = await self._open(problem, env, where)
+        return Checkpoint(
+            context=prompt, prompt_length=len(prompt), state=state, allowance=self.allowance
+        )
+
+    async def _open(self, problem: Problem, env: Env, where: str) -> tuple[Any, TokenChain]:
+        """First state and prompt; a prompt that cannot be used leaves nothing open."""
         opened = await ask(
             lambda: env.reset(problem), "reset", where, deadline_s=self.execution.env_deadline_s
         )
@@ -121,9 +129,7 @@ class Agent:
                     f"{where}: the prompt of {len(prompt)} tokens fills the context of "
                     f"{limit}; shorten it or use a model with a longer context"
                 )
-        return Checkpoint(
-            context=prompt, prompt_length=len(prompt), state=state, allowance=self.allowance
-        )
+        return state, prompt
 
     def room(self, checkpoint: Checkpoint) -> int | None:
         """Tokens that may still be sampled from here: allowance and context; None: no limit."""

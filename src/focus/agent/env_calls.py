@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import anyio
@@ -11,12 +12,23 @@ import anyio
 from focus._cancellation import stray_cancellation
 from focus.agent.env import Env, StepResult, fork_state
 from focus.checkpoint import Checkpoint
-from focus.errors import EnvError, FocusError
+from focus.errors import EnvError, FocusError, ProblemError
 from focus.tokens import FinishReason, Generation
 
-__all__ = ("ask", "ask_outcome", "check_result", "number", "take_step")
+__all__ = ("ask", "ask_outcome", "check_result", "naming", "number", "take_step")
 
 T = TypeVar("T")
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """A problem that cannot be used leaves the block with its place in the text."""
+    try:
+        yield
+    except ProblemError as error:
+        if where in str(error):
+            raise
+        raise ProblemError(f"{where}: {error}") from error
 
 
 async def ask(call: Callable[[], Awaitable[T]], method: str, where: str, *, deadline_s: float) -> T:
