@@ -12,6 +12,7 @@ import contextlib
 import errno
 import itertools
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,10 +22,12 @@ __all__ = (
     "OS_FILES",
     "TEMPORARY_SUFFIX",
     "Files",
+    "is_disk_fault",
     "listed",
     "read_if_present",
     "read_whole",
     "store_error",
+    "sync_tree",
     "write_whole",
 )
 
@@ -240,3 +243,20 @@ def _sync_name(path: Path, *, keep: bool, files: Files) -> None:
             with contextlib.suppress(OSError):
                 files.unlink(path)
         raise
+
+
+def sync_tree(folder: Path, *, files: Files = OS_FILES) -> None:
+    """Ask the disk to hold all of `folder`, before it gets its name."""
+    for path in (*sorted(folder.rglob("*")), folder):
+        if path.is_dir():
+            files.sync_directory(path)
+        else:
+            with open(path, "rb") as stream:
+                files.fsync(stream.fileno())
+
+
+def is_disk_fault(error: BaseException) -> bool:
+    """A fault of the disk, not one of ours; safetensors has a type of its own for it."""
+    safetensors = sys.modules.get("safetensors")
+    own = () if safetensors is None else (safetensors.SafetensorError,)
+    return isinstance(error, (OSError, *own)) and not isinstance(error, StoreError)

@@ -6,13 +6,12 @@ import contextlib
 import fcntl
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from focus.errors import StoreError
-from focus.records.files import OS_FILES, Files, write_whole
+from focus.records.files import OS_FILES, Files, is_disk_fault, sync_tree, write_whole
 
 __all__ = ("RunDirectory",)
 
@@ -116,25 +115,16 @@ class RunDirectory:
         try:
             temporary.mkdir(parents=True)
             fill(temporary)
-            self._sync(temporary)
+            sync_tree(temporary, files=self._files)
             if path.exists():
                 shutil.rmtree(path)
             self._files.replace(temporary, path)
             self._files.sync_directory(path.parent)
         except BaseException as error:
             shutil.rmtree(temporary, ignore_errors=True)
-            if _is_disk_fault(error):
+            if is_disk_fault(error):
                 raise StoreError(f"{path}: {error}. Free space there, then resume.") from error
             raise
-
-    def _sync(self, folder: Path) -> None:
-        """Ask the disk to hold all of `folder` before it is named."""
-        for path in (*folder.rglob("*"), folder):
-            if path.is_dir():
-                self._files.sync_directory(path)
-            else:
-                with open(path, "rb") as stream:
-                    self._files.fsync(stream.fileno())
 
     def keep_checkpoints(self, names: set[str]) -> None:
         """Remove checkpoints that no restart would read."""
@@ -152,10 +142,3 @@ def _refuse_occupied(root: Path) -> None:
         )
     if root.is_dir() and any(root.iterdir()):
         raise StoreError(f"{root} is not empty and no run of FOCUS; choose another --out")
-
-
-def _is_disk_fault(error: BaseException) -> bool:
-    """safetensors reports a full disk with an error type of its own."""
-    safetensors = sys.modules.get("safetensors")
-    own = () if safetensors is None else (safetensors.SafetensorError,)
-    return isinstance(error, (OSError, *own)) and not isinstance(error, StoreError)
