@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from focus.errors import RecordError, SchemaError
@@ -51,6 +52,9 @@ def loads(data: bytes, *, where: str) -> Any:
     >>> loads(b'{"a": 1, "a": 2}', where="example")
     Traceback (most recent call last):
     focus.errors.SchemaError: example: not readable JSON: key 'a' appears twice
+    >>> loads(b'{"scores": [0.5, NaN]}', where="example")
+    Traceback (most recent call last):
+    focus.errors.SchemaError: example: not readable JSON: NaN is not a number of JSON, at scores[1]
     """
     try:
         text = data.decode("utf-8")
@@ -65,7 +69,8 @@ def loads(data: bytes, *, where: str) -> Any:
     except RecursionError as error:
         raise SchemaError(f"{where}: not readable JSON: nested too deep") from error
     except ValueError as error:
-        raise SchemaError(f"{where}: not readable JSON: {error}") from error
+        place = _place_of_no_number(data)
+        raise SchemaError(f"{where}: not readable JSON: {error}{place}") from error
     return value
 
 
@@ -91,6 +96,26 @@ def _finite(text: str) -> float:
 
 def _no_constant(text: str) -> float:
     raise ValueError(f"{text} is not a number of JSON")
+
+
+def _place_of_no_number(data: bytes) -> str:
+    """Where the first NaN or infinity of damaged JSON stands, e.g. ``, at scores[7]``."""
+    try:
+        lax = json.loads(data)
+        return next((f", at {place}" for place in _places(lax, "") if place), "")
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _places(value: Any, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _places(below, f"{place}.{key[:40]}".lstrip("."))
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _places(below, f"{place}[{index}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield place
 
 
 def require_json(value: Any, *, where: str) -> None:
