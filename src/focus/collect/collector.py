@@ -118,9 +118,7 @@ class Collector:
         tree = await driver.grow(self._header(problem, identity, root), root)
         if driver.first_error is not None:
             raise CollectionFailed(
-                f"problem {problem.id!r}: {len(driver.failures)} failures in "
-                f"{driver.expansions.started} expansions; first: {driver.first_error}",
-                driver.failures,
+                _failed(problem, driver), driver.failures
             ) from driver.first_error
         return self._settled(tree, driver)
 
@@ -203,6 +201,17 @@ class Collector:
             phases=driver.phases,
             failures=tuple(driver.failures),
         )
+
+
+def _failed(problem: Problem, driver: Driver) -> str:
+    """What went wrong: failures, tries by kind of fault, and the first error."""
+    faults = driver.requests.faults
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(faults.items()))
+    tries = f"; tries of requests that failed: {kinds}" if faults else ""
+    return (
+        f"problem {problem.id!r}: {len(driver.failures)} failures in "
+        f"{driver.expansions.started} expansions{tries}; first: {driver.first_error}"
+    )
 
 
 def _name(identity: Identity, problem: Problem) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from focus.errors import Aborted, ConfigError, RequestError, TransientError
 from focus.execution.checks import check_generation, check_shape
 from focus.execution.services import ExecutionServices
 from focus.policies.base import Policy, Refreshable, RequestTag
+from focus.policies.faults import classify_exception
 from focus.policies.retry import RetryPolicy, persist
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
@@ -30,6 +32,7 @@ class RequestCounts:
         discarded_tokens: ids of replies that arrived and were refused.
         prompt_tokens: ids submitted as prefixes of replies that arrived.
         cached_tokens: how many of them the server had cached; None once a reply did not tell.
+        faults: failed and late tries by kind of fault.
     """
 
     sent: int = 0
@@ -40,6 +43,14 @@ class RequestCounts:
     discarded_tokens: int = 0
     prompt_tokens: int = 0
     cached_tokens: int | None = 0
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def fail(self, error: Exception) -> None:
+        """Close one try that ended in `error`."""
+        is_late = isinstance(error, TransientError) and error.is_late
+        self.late += is_late
+        self.failed += not is_late
+        self.faults[type(classify_exception(error)).__name__] += 1
 
     def add(self, other: RequestCounts) -> None:
         """Take in another book."""
@@ -49,6 +60,7 @@ class RequestCounts:
         self.cancelled += other.cancelled
         self.late += other.late
         self.discarded_tokens += other.discarded_tokens
+        self.faults.update(other.faults)
         self.count_prompt(other.prompt_tokens, other.cached_tokens)
 
     def count_prompt(self, prompt: int, cached: int | None) -> None:
@@ -165,9 +177,7 @@ class Execution:
                 generation = await self._reply(policy, prefix, sampling, tag)
                 check_shape(generation)
             except Exception as error:
-                is_late = isinstance(error, TransientError) and error.is_late
-                counts.late += is_late
-                counts.failed += not is_late
+                counts.fail(error)
                 raise
             except BaseException:
                 counts.cancelled += 1
@@ -175,8 +185,8 @@ class Execution:
         counts.count_prompt(len(prefix), generation.cached_tokens)
         try:
             check_generation(generation, sampling, version=version, vocab_size=policy.vocab_size)
-        except RequestError:
-            counts.failed += 1
+        except RequestError as error:
+            counts.fail(error)
             counts.discarded_tokens += len(generation.ids)
             raise
         counts.accepted += 1
