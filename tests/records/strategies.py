@@ -11,10 +11,9 @@ from focus.credit.base import Credit, Target
 from focus.problem import Problem
 from focus.records.records import CriticContext, CriticRecord
 from focus.sampling import Sampling
+from focus.testing.records import critic_record
 from focus.tokens import FinishReason, Span, TokenIds
 from focus.tree import Edge, Identity, Provenance, Selection, Tree, TreeHeader
-
-from .samples import critic_record
 
 VOCABULARY = 6
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +25,9 @@ from focus.records import (
     encode_problem,
 )
 from focus.records.strict_json import dumps, loads
+from focus.testing.records import CONTEXTS, CREDIT, GOLDEN, critic_record, golden_tree
 from focus.tree import Identity, Tree
 
-from .samples import CONTEXTS, CREDIT, critic_record, golden_tree
 from .strategies import (
     any_text,
     contexts_of,
@@ -36,8 +35,6 @@ from .strategies import (
     critic_records_of_one_prompt,
     json_values,
 )
-
-GOLDEN = Path(__file__).parent / "golden"
 
 messages = st.builds(
     Message,

@@ -10,8 +10,7 @@ import pytest
 
 from focus.errors import StoreError
 from focus.records.files import Files, listed, read_whole, write_whole
-
-from .faults import FAULTS, FailingFiles, Fault
+from focus.testing.files import FAULTS, FailingFiles, Fault
 
 DATA = b"0123456789" * 10
 

@@ -6,10 +6,8 @@ import dataclasses
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,12 +19,13 @@ from focus.integrations import JsonlDirectory
 from focus.records import read_critic_records
 from focus.records.files import Files
 from focus.records.jsonl import PromptFile
+from focus.testing.files import FAULTS, FailingFiles, Fault
+from focus.testing.records import GOLDEN as GOLDEN_FILES
+from focus.testing.records import critic_record, three
 
-from .faults import FAULTS, FailingFiles, Fault
-from .samples import critic_record, three
 from .strategies import any_text
 
-GOLDEN = Path(__file__).parent / "golden" / "directory"
+GOLDEN = GOLDEN_FILES / "directory"
 
 UNSAFE_IDS: tuple[int | str, ...] = (
     "../../x",
@@ -242,102 +241,11 @@ def run_python(script: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
     )
 
 
-KILLED_WRITER = """
-import os, signal, sys
-from pathlib import Path
-from focus.records import JsonlDirectory
-from focus.records.files import Files
-from tests.records.samples import three
-
-class Killed(Files):
-    left = int(sys.argv[2])
-
-    def write(self, descriptor, data):
-        if len(data) > self.left:
-            super().write(descriptor, data[: self.left])
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.left -= len(data)
-        return super().write(descriptor, data)
-
-    def link(self, source, target):
-        super().link(source, target)
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-JsonlDirectory(sys.argv[1], files=Killed()).write(three())
-"""
-
-
-def test_a_killed_writer_leaves_whole_prompts_only(tmp_path: Path) -> None:
-    manifest, prompt = sizes(tmp_path / "sample")
-    kill_after([0, 1, manifest - 1, manifest, manifest + prompt // 2, manifest + prompt], tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(1200)
-def test_a_writer_killed_after_any_byte_leaves_whole_prompts_only(tmp_path: Path) -> None:
-    total = sum(sizes(tmp_path / "sample"))
-    for start in range(0, total + 1, 4):
-        kill_after(range(start, min(start + 4, total + 1)), tmp_path)
-
-
-def sizes(directory: Path) -> tuple[int, int]:
-    """Bytes of the manifest and of the file of one prompt."""
-    path = JsonlDirectory(directory).write(three())
-    assert path is not None
-    return (directory / "manifest.json").stat().st_size, path.stat().st_size
-
-
-def kill_after(cuts: Sequence[int], tmp_path: Path) -> None:
-    """Kill one writer after each number of bytes handed to the system."""
-    writers = [run_python(KILLED_WRITER, tmp_path / str(cut), str(cut)) for cut in cuts]
-    for cut, writer in zip(cuts, writers, strict=True):
-        _, errors = writer.communicate()
-        directory = tmp_path / str(cut)
-        assert writer.returncode in (0, -signal.SIGKILL), errors.decode()
-        whole = list(directory.glob("round-*.jsonl"))
-        if whole:
-            assert list(read_critic_records(directory)) == three()
-        else:
-            assert writer.returncode == -signal.SIGKILL
-            JsonlDirectory(directory).write(three())
-            assert list(read_critic_records(directory)) == three()
-
-
-MANY_WRITERS = """
-import sys
-from focus.records import JsonlDirectory
-from tests.records.samples import critic_record
-
-directory, writer = sys.argv[1], int(sys.argv[2])
-sink = JsonlDirectory(directory)
-for number in range(100):
-    text = "x" * (10 ** (number % 5))
-    sink.write([critic_record(problem="one", round=number, attempt=writer, text=text)])
-"""
-
-
-def test_eight_processes_fill_one_directory(tmp_path: Path) -> None:
-    writers = [run_python(MANY_WRITERS, tmp_path, str(number)) for number in range(8)]
-    for writer in writers:
-        _, errors = writer.communicate()
-        assert writer.returncode == 0, errors.decode()
-    found = set()
-    for attempt in range(8):
-        chosen = dict.fromkeys(range(100), attempt)
-        for record in read_critic_records(tmp_path, attempts=chosen):
-            assert len(record.context.text) == 10 ** (record.source.identity.round % 5)
-            found.add((attempt, record.source.identity.round))
-    assert len(found) == 800
-    assert len(list(tmp_path.glob("*.jsonl"))) == 800
-    assert not list(tmp_path.glob(".*"))
-
-
 RIVAL = """
 import sys
 from focus.errors import StoreError
 from focus.records import JsonlDirectory
-from tests.records.samples import critic_record
+from focus.testing.records import critic_record
 
 sink, won = JsonlDirectory(sys.argv[1]), 0
 for number in range(40):

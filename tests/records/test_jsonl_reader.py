@@ -13,11 +13,12 @@ from hypothesis import given
 
 from focus.errors import ConfigError, SchemaError, StoreError
 from focus.records import CriticRecord, JsonlDirectory, SkippedLine, read_critic_records
+from focus.testing.records import GOLDEN as GOLDEN_FILES
+from focus.testing.records import critic_record, three
 
-from .samples import critic_record, three
 from .strategies import critic_records_of_one_prompt
 
-GOLDEN = Path(__file__).parent / "golden" / "directory"
+GOLDEN = GOLDEN_FILES / "directory"
 SEPARATORS = "\u0085\u2028\u2029\x0b\x1c\n\r\0\ufeff"
 
 
@@ -32,14 +33,6 @@ def test_what_goes_in_comes_out(records: list[CriticRecord]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         JsonlDirectory(directory).write(records)
         assert list(read_critic_records(directory)) == records
-
-
-@pytest.mark.full
-def test_a_text_of_64_mib_comes_back(tmp_path: Path) -> None:
-    text = "".join(map(chr, [0, 0x85, 0x2028, 0xFEFF, 0x1F600, *range(32, 43)])) * (1 << 22)
-    record = critic_record(text=text)
-    JsonlDirectory(tmp_path).write([record])
-    assert list(read_critic_records(tmp_path)) == [record]
 
 
 def test_the_golden_directory_reads_back() -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from focus.errors import SchemaError
 from focus.records import load_tree, read_critic_records, read_problems
-
-GOLDEN = Path(__file__).parent / "golden"
+from focus.testing.records import GOLDEN
 
 WATCHED = """
 import sys

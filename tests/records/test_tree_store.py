@@ -17,13 +17,14 @@ from focus.credit.base import Credit
 from focus.errors import Failure, RecordError, SchemaError, StoreError
 from focus.problem import Problem
 from focus.records import actor_records, load_stored_tree, load_tree, save_tree
+from focus.testing.files import FAULTS, FailingFiles, Fault
+from focus.testing.records import CREDIT, FAILURES, TEXTS, golden_tree
+from focus.testing.records import GOLDEN as GOLDEN_FILES
 from focus.tree import Tree, TreeHeader
 
-from .faults import FAULTS, FailingFiles, Fault
-from .samples import CREDIT, FAILURES, TEXTS, golden_tree
 from .strategies import any_text, credited_trees, random_credit, random_tree
 
-GOLDEN = Path(__file__).parent / "golden" / "tree-1.json"
+GOLDEN = GOLDEN_FILES / "tree-1.json"
 shared_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

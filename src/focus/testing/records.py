@@ -1,9 +1,8 @@
-"""Fixed values: those behind the golden files, and the simplest critic records.
-
-Child processes of the tests import this module, so it imports no test tool.
-"""
+"""Fixed values: those behind the golden files, and the simplest critic records."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from focus.credit.base import Credit, Target
 from focus.errors import Failure
@@ -20,6 +19,21 @@ from focus.tree import (
     Tree,
     TreeHeader,
 )
+
+__all__ = (
+    "CONTEXTS",
+    "CREDIT",
+    "FAILURES",
+    "GOLDEN",
+    "TEXTS",
+    "critic_record",
+    "golden_contexts",
+    "golden_tree",
+    "three",
+)
+
+GOLDEN = Path(__file__).with_name("golden")
+"""One file of every released format, as it was written."""
 
 TEXTS = {0: "2+2?", 1: "It is\u2028", 3: " four 😀"}
 FAILURES = (Failure(stage="expansion", expansion=3, node=1, kind="Aborted", message="gone"),)
@@ -81,6 +95,22 @@ def golden_tree() -> Tree[None]:
         Selection(expansion=1, node=1, phase=1, score=0.03125, rivals=1, free_tokens=-3)
     )
     return tree
+
+
+def golden_contexts() -> dict[int, CriticContext]:
+    """Contexts of the golden tree's checkpoints, some with unusual parts."""
+    tree = golden_tree()
+    plain = {
+        node.id: CriticContext(
+            renderer="token_chunk/1",
+            text=f"context of {node.id}",
+            ids=tree.context(node.id),
+            tokenizer_hash="abc",
+            remaining_tokens=10,
+        )
+        for node in tree
+    }
+    return {**plain, **CONTEXTS}
 
 
 def _edge(

@@ -1,13 +1,16 @@
-"""File calls that fail on purpose: the n-th one, in one chosen way."""
+"""File calls that fail on purpose, in one chosen way, or end the process."""
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
 from focus.records.files import Files
+
+__all__ = ("FAULTS", "FailingFiles", "Fault", "KilledFiles")
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,26 @@ class FailingFiles(Files):
     def sync_directory(self, path: Path) -> None:
         self._call("sync_directory")
         super().sync_directory(path)
+
+
+class KilledFiles(Files):
+    """Kills its process with SIGKILL once the system has taken `most` bytes.
+
+    The byte that is one too many is never handed over; after exactly `most` the kill comes
+    when the file has its name, so that every number of bytes is a point of its own.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self._left = most
+
+    def write(self, descriptor: int, data: memoryview) -> int:
+        if len(data) > self._left:
+            super().write(descriptor, data[: self._left])
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left -= len(data)
+        return super().write(descriptor, data)
+
+    def link(self, source: Path, target: Path) -> None:
+        super().link(source, target)
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
