@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from focus import Execution, ExecutionServices, RetryPolicy, Sampling, SGLangPolicy
+from focus import Execution, RetryPolicy, Sampling, SGLangPolicy
 from focus.errors import (
     Aborted,
     ConfigError,
@@ -118,7 +119,7 @@ def test_a_mix_depends_on_seed_and_name_alone_and_keeps_its_shares() -> None:
 def test_pairs_meet_every_ordered_pair_once() -> None:
     plan = Pairs(FAULTS)
     order = [plan.fault("", number) for number in range(plan.period + 1)]
-    pairs = Counter(zip(order, order[1:], strict=False))
+    pairs = Counter(itertools.pairwise(order))
     assert plan.period == len(FAULTS) ** 2 == len(pairs)
     assert set(pairs.values()) == {1}
 
