@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from focus.policies.base import Policy
     from focus.policies.sglang import SGLangPolicy
     from focus.policies.slime import SlimePolicy
+    from focus.policies.tinker import TinkerPolicy
     from focus.policies.transformers import TransformersPolicy
     from focus.problem import Message, Problem
     from focus.records import ActorRecord, CriticRecord, load_tree, save_tree
@@ -79,6 +80,7 @@ _HOMES = {
     "focus.policies.base": ("Policy",),
     "focus.policies.sglang": ("SGLangPolicy",),
     "focus.policies.slime": ("SlimePolicy",),
+    "focus.policies.tinker": ("TinkerPolicy",),
     "focus.policies.transformers": ("TransformersPolicy",),
     "focus.problem": ("Message", "Problem"),
     "focus.records": ("ActorRecord", "CriticRecord", "load_tree", "save_tree"),
@@ -153,6 +155,7 @@ __all__ = (
     "SlimePolicy",
     "SpoTree",
     "StepResult",
+    "TinkerPolicy",
     "TokenEntropy",
     "TransformersPolicy",
     "Tree",

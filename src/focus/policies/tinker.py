@@ -1,0 +1,350 @@
+"""A model that Tinker serves: exact ids in, exact ids and log-probs out, through its SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from focus._extras import require
+from focus.errors import (
+    Aborted,
+    ConfigError,
+    CorruptReply,
+    FatalError,
+    Refused,
+    RequestError,
+    TransientError,
+)
+from focus.policies.base import RequestTag
+from focus.policies.codec import Codec
+from focus.policies.faults import classify_exception, classify_status
+from focus.problem import Message
+from focus.sampling import Sampling
+from focus.tokens import FinishReason, Generation, TokenIds
+
+__all__ = ("ServedModel", "TinkerPolicy", "classify_tinker", "served_model")
+
+_MOST_SAMPLES = 32
+_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """What the service says of one of its models.
+
+    Attributes:
+        name: as in ``create_lora_training_client``.
+        context_limit: most tokens of prompt plus reply; None when it does not say.
+        trainable, sampleable: whether it may be trained, and sampled from.
+    """
+
+    name: str
+    context_limit: int | None
+    trainable: bool
+    sampleable: bool
+
+
+async def served_model(name: str, *, rest_client: Any = None) -> ServedModel:
+    """Ask the service for one of its models; needs no session.
+
+    Args:
+        name: of the base model.
+        rest_client: a ``tinker.RestClient``; None makes one from the environment.
+
+    Raises:
+        ConfigError: the service has no such model; the text names those it has.
+    """
+    client = rest_client or require("tinker", extra="tinker").RestClient()
+    told = (await client.get_server_capabilities()).supported_models
+    for model in told:
+        if model.model_name == name:
+            return ServedModel(
+                name=name,
+                context_limit=model.max_context_length,
+                trainable=model.trainable is not False,
+                sampleable=model.sampleable is not False,
+            )
+    known = ", ".join(sorted(str(model.model_name) for model in told)) or "none"
+    raise ConfigError(f"this Tinker service has no model {name!r}; it has: {known}")
+
+
+class TinkerPolicy:
+    """Samples from one snapshot that Tinker serves; a :class:`focus.policies.base.Policy`.
+
+    A sampling client stands for fixed weights, so `version` never changes: a round that
+    has new weights has a new policy. Siblings, requests for the same prefix that come in
+    the same turn of the event loop, are sent as one call for several samples; its prompt is
+    computed once. They share the first one's seed, and differ.
+
+    Waiting, backing off and sending again is the SDK's work. What it gives up on is typed:
+    a failed request may be tried again, a refused one not, and a service that does not know
+    this client any more ends the run.
+
+    Args:
+        sampling_client: a ``tinker.SamplingClient``; borrowed.
+        version: name of its weights.
+        tokenizer: the model's own; None asks the client, which may download it.
+        context_limit: most tokens of prompt plus reply (see `served_model`).
+        profile: how messages become prompt ids.
+
+    Raises:
+        ConfigError: no such profile.
+        MissingExtra: the SDK is not installed.
+    """
+
+    train_temperature = 1.0
+    """Tinker's learner has no other: it takes log-probs at temperature 1."""
+
+    def __init__(
+        self,
+        sampling_client: Any,
+        *,
+        version: str,
+        tokenizer: Any = None,
+        context_limit: int | None = None,
+        profile: str = "token_chunk",
+    ) -> None:
+        self._tinker = require("tinker", extra="tinker")
+        self._client = sampling_client
+        self._version = version
+        self._context_limit = context_limit
+        known = sampling_client.get_tokenizer() if tokenizer is None else tokenizer
+        self._codec = Codec.of(tokenizer=known, model=None, profile=profile)
+        self._open: dict[Any, _Call] = {}
+
+    @property
+    def version(self) -> str:
+        """The weights of the sampling client."""
+        return self._version
+
+    @property
+    def context_limit(self) -> int | None:
+        """Most tokens of prompt plus reply; None when unknown."""
+        return self._context_limit
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids lie in [0, vocab_size)."""
+        return self._codec.vocab_size
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """Names the id ↔ text mapping."""
+        return self._codec.tokenizer_hash
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer; hold ``focus.rendering.lock_of(tokenizer)`` to use it elsewhere."""
+        return self._codec.tokenizer
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> TokenIds:
+        """Prompt ids of a conversation, through this policy's profile."""
+        return self._codec.render(messages, tools)
+
+    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
+        """Text of `ids` in one decode; special tokens dropped unless kept."""
+        return self._codec.decode(ids, keep_special=keep_special)
+
+    async def generate(
+        self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
+    ) -> Generation:
+        """Sample one continuation of `prefix`. Cancelling gives it up.
+
+        Raises:
+            Refused: the service takes no such request, or it does not fit the context.
+            CorruptReply: another number of samples, no log-probs, an unknown ending.
+            FatalError: wrong key, unknown model or session, a service out of reach.
+            TransientError: the service failed at it.
+        """
+        self._check_room(prefix, sampling)
+        loop = asyncio.get_running_loop()
+        wanted = (tuple(prefix), *sampling.law, sampling.max_tokens, sampling.stop, id(loop))
+        call = self._open.get(wanted)
+        if call is None or len(call.waiting) == _MOST_SAMPLES:
+            call = self._open[wanted] = _Call(tuple(prefix), sampling)
+            loop.call_soon(self._send, wanted, call)
+        place: asyncio.Future[Generation] = loop.create_future()
+        call.waiting.append(place)
+        try:
+            return await place
+        except asyncio.CancelledError:
+            call.leave()
+            raise
+
+    def _check_room(self, prefix: TokenIds, sampling: Sampling) -> None:
+        if not prefix:
+            raise Refused("the prefix is empty")
+        new, limit = sampling.max_tokens or 1, self._context_limit
+        if limit is not None and len(prefix) + new > limit:
+            raise Refused(
+                f"{len(prefix)} prefix tokens and {new} new ones do not fit into the context "
+                f"of {limit}"
+            )
+
+    def _send(self, wanted: Any, call: _Call) -> None:
+        """At the end of the loop's turn: whoever has joined by now is served by one call."""
+        if self._open.get(wanted) is call:
+            del self._open[wanted]
+        if call.is_left:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            found = self._sample(call.prefix, call.sampling, count=len(call.waiting))
+        except Exception as error:
+            call.fail(classify_tinker(error))
+            return
+        call.future = found
+        found.add_done_callback(lambda done: loop.call_soon_threadsafe(self._deliver, call, done))
+
+    def _sample(self, prefix: TokenIds, sampling: Sampling, *, count: int) -> Future[Any]:
+        temperature, top_p, top_k = sampling.law
+        future: Future[Any] = self._client.sample(
+            self._tinker.ModelInput.from_ints(list(prefix)),
+            count,
+            self._tinker.SamplingParams(
+                max_tokens=self._most_new(prefix, sampling),
+                seed=sampling.seed,
+                stop=self._stop(sampling),
+                temperature=temperature,
+                top_p=top_p,
+                top_k=-1 if top_k is None else top_k,
+            ),
+        ).future()
+        return future
+
+    def _most_new(self, prefix: TokenIds, sampling: Sampling) -> int | None:
+        if sampling.max_tokens is None and self._context_limit is not None:
+            return self._context_limit - len(prefix)
+        return sampling.max_tokens
+
+    def _stop(self, sampling: Sampling) -> list[int] | None:
+        """A list replaces the model's own end at Tinker, so the end is put into it."""
+        if not sampling.stop:
+            return None
+        end = self.tokenizer.eos_token_id
+        return sorted({*sampling.stop, *(() if end is None else (end,))})
+
+    def _deliver(self, call: _Call, done: Future[Any]) -> None:
+        try:
+            replies = self._replies(call, done.result())
+        except CancelledError:
+            call.fail(Aborted("the SDK gave the request up"))
+        except Exception as error:
+            call.fail(classify_tinker(error))
+        else:
+            call.deliver(replies)
+
+    def _replies(self, call: _Call, response: Any) -> list[Generation]:
+        sequences = response.sequences
+        if len(sequences) != len(call.waiting):
+            raise CorruptReply(f"{len(sequences)} samples where {len(call.waiting)} were asked for")
+        hits = response.prompt_cache_hit_tokens or 0
+        cached = [hits, *[len(call.prefix)] * (len(sequences) - 1)]
+        return list(map(partial(_generation, version=self._version), sequences, cached))
+
+    async def log_probs(self, prefix: TokenIds, ids: TokenIds) -> tuple[float, ...]:
+        """Log-probs of `ids` after `prefix`, recomputed in one pass, at temperature 1.
+
+        Raises:
+            RequestError: as `generate`.
+        """
+        whole = self._tinker.ModelInput.from_ints([*prefix, *ids])
+        try:
+            found = await self._client.compute_logprobs(whole, prompt_logprobs_last_n=len(ids))
+        except Exception as error:
+            raise classify_tinker(error) from error
+        values = tuple(found[-len(ids) :])
+        if len(values) != len(ids) or None in values:
+            raise CorruptReply(f"log-probs {values} for {len(ids)} ids")
+        return values
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """One call for as many samples as there are waiting, handed out in order of arrival."""
+
+    prefix: TokenIds
+    sampling: Sampling
+    waiting: list[asyncio.Future[Generation]] = field(default_factory=list)
+    future: Future[Any] | None = None
+
+    @property
+    def is_left(self) -> bool:
+        """Nobody waits any more."""
+        return all(place.cancelled() for place in self.waiting)
+
+    def leave(self) -> None:
+        """One of the waiting was cancelled; the last one takes the call with it."""
+        if self.is_left and self.future is not None:
+            self.future.cancel()
+
+    def fail(self, error: RequestError) -> None:
+        """Each of the waiting gets an error of its own: callers add their place to it."""
+        for place in self.waiting:
+            if not place.done():
+                own = type(error)(error.message, **error.where)
+                own.__cause__ = error.__cause__ or error
+                place.set_exception(own)
+
+    def deliver(self, replies: Sequence[Generation]) -> None:
+        for place, reply in zip(self.waiting, replies, strict=True):
+            if not place.done():
+                place.set_result(reply)
+
+
+def _generation(sequence: Any, cached_tokens: int, *, version: str) -> Generation:
+    if sequence.logprobs is None:
+        raise CorruptReply("the reply has no log-probs")
+    finish = _FINISH.get(sequence.stop_reason)
+    if finish is None:
+        raise CorruptReply(f"unknown stop reason {sequence.stop_reason!r}")
+    return Generation(
+        ids=tuple(sequence.tokens),
+        log_probs=tuple(sequence.logprobs),
+        finish=finish,
+        version=version,
+        request_id=sequence.sequence_id,
+        cached_tokens=cached_tokens,
+    )
+
+
+def classify_tinker(error: Exception) -> RequestError:
+    """The request error that the SDK's exception stands for, by type and status.
+
+    The SDK has been patient already: who is out of reach for it is out of reach. A request
+    that the service failed at may be sent again, one that the user got wrong may not.
+
+    >>> classify_tinker(ValueError("no such loss")).__class__.__name__
+    'Refused'
+    """
+    tinker = sys.modules.get("tinker")
+    if isinstance(error, RequestError) or tinker is None:
+        return classify_exception(error)
+    cause = error.__cause__
+    if isinstance(error, ValueError) and isinstance(cause, tinker.APIStatusError):
+        error = cause  # the SDK wraps the status that a result was refused with
+    fault = _sdk_fault(tinker, error)
+    if fault is None:
+        return classify_exception(error)
+    fault.__cause__ = error
+    return fault
+
+
+def _sdk_fault(tinker: Any, error: Exception) -> RequestError | None:
+    text = f"{type(error).__name__}: {error}"[:500]
+    if isinstance(error, tinker.RequestFailedError):
+        is_ours = error.category is tinker.types.RequestErrorCategory.User
+        return Refused(text) if is_ours else TransientError(text)
+    if isinstance(error, tinker.APIStatusError):
+        found = classify_status(error.status_code)
+        fault = TransientError(text) if found is None else found
+        fault.message = text
+        return fault
+    return FatalError(text) if isinstance(error, tinker.TinkerError) else None
