@@ -142,6 +142,7 @@ class Model:
     """An in-process value model that shows where it ran."""
 
     renderer = "token_chunk/1"
+    value_range = (0.0, 1.0)
 
     def __init__(self) -> None:
         self.version = "critic-0001"

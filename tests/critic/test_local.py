@@ -129,7 +129,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "cut manifest": lambda folder: cut(folder / "focus_critic.json"),
     "a list": lambda folder: (folder / "focus_critic.json").write_text("[]"),
     "not text": lambda folder: (folder / "focus_critic.json").write_bytes(b"\xff\xfe"),
-    "other schema": with_field("schema", "focus.value_model/2"),
+    "other schema": with_field("schema", "focus.value_model/9"),
     "no version": with_field("version", None),
     "hash of another type": with_field("tokenizer_hash", 7),
     "other renderer": with_field("renderer", "text/1"),

@@ -11,14 +11,14 @@ import anyio.to_thread
 
 from focus._cancellation import stray_cancellation
 from focus.critic.batching import Coalescer
-from focus.errors import ConfigError, CriticError, FatalError
+from focus.errors import ConfigError, CriticError, FatalError, RequestError
 from focus.records.records import CriticContext
 
 if TYPE_CHECKING:
     from focus.critic.wire import Activation, ScorerProtocol
     from focus.policies.retry import RetryPolicy
 
-__all__ = ("Critic", "PredictFn", "Predictor")
+__all__ = ("Critic", "PredictFn", "Predictor", "Remote")
 
 PredictFn = Callable[[Sequence[CriticContext]], Awaitable[Sequence[float]]]
 
@@ -30,10 +30,22 @@ class Predictor(Protocol):
     def version(self) -> str: ...
     @property
     def renderer(self) -> str: ...
+    @property
+    def value_range(self) -> tuple[float, float]: ...
 
     def predict(self, contexts: Sequence[CriticContext]) -> Sequence[float]:
         """One value per context; may block, is called in a worker thread."""
         ...
+
+
+class Remote(Protocol):
+    """Whatever answers for a critic from outside this process."""
+
+    async def ready(self) -> None:
+        """Return once the snapshot can be asked; FatalError if it is not there."""
+        ...
+
+    async def aclose(self) -> None: ...
 
 
 class Critic:
@@ -63,7 +75,7 @@ class Critic:
         batch: int = 64,
         deadline_s: float = math.inf,
         fixed_value: float | None = None,
-        on_close: Callable[[], Awaitable[None]] | None = None,
+        remote: Remote | None = None,
     ) -> None:
         low, high = value_range
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
@@ -78,7 +90,7 @@ class Critic:
         self.fixed_value = fixed_value
         self._predict = predict
         self._deadline_s = deadline_s
-        self._on_close = on_close
+        self._remote = remote
         self._coalesced = Coalescer(self._answer, most=batch)
 
     @classmethod
@@ -130,7 +142,13 @@ class Critic:
                 raise CriticError(f"critic {version}: the model is now {model.version}")
             return await anyio.to_thread.run_sync(model.predict, contexts)
 
-        return cls(predict, version=version, renderer=model.renderer, batch=batch)
+        return cls(
+            predict,
+            version=version,
+            value_range=model.value_range,
+            renderer=model.renderer,
+            batch=batch,
+        )
 
     @classmethod
     def served(
@@ -181,13 +199,28 @@ class Critic:
             value_range=value_range,
             renderer=renderer,
             batch=batch,
-            on_close=scorer.aclose,
+            remote=scorer,
         )
+
+    async def ready(self) -> None:
+        """Make sure that a server has this snapshot; other critics are always ready.
+
+        Raises:
+            CriticError: the server does not answer.
+            FatalError: it has not, or serves another one.
+        """
+        if self._remote is not None:
+            try:
+                await self._remote.ready()
+            except FatalError:
+                raise
+            except RequestError as error:
+                raise CriticError(f"critic {self.version} is not ready: {error}") from error
 
     async def aclose(self) -> None:
         """Let go of a server; other critics hold nothing. For whoever made the critic."""
-        if self._on_close is not None:
-            await self._on_close()
+        if self._remote is not None:
+            await self._remote.aclose()
 
     async def score(self, contexts: Sequence[CriticContext]) -> list[float]:
         """One value per context.

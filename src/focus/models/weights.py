@@ -26,6 +26,7 @@ def load_pretrained(auto_class: str, folder: str | Path, *, dtype: Any) -> Any:
             dtype=dtype,
             local_files_only=True,
             use_safetensors=True,
+            trust_remote_code=False,
             output_loading_info=True,
         )
         absent = sorted(report["missing_keys"])

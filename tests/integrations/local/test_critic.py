@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from focus.critic.local import ValueModel
+from focus.critic.reading import Reading
 from focus.errors import CriticError, StoreError
 from focus.integrations.local import CriticTrainer
 from focus.models import BUILTIN
@@ -109,7 +110,7 @@ def test_every_tree_is_visited_before_one_is_visited_twice(batch: Batch) -> None
 def test_the_same_function_reads_contexts_in_scoring_and_in_training(batch: Batch) -> None:
     """What scoring refuses, training refuses too."""
     trainer = trainer_of()
-    trainer.model.tokenizer_hash = batch.critic[0].context.tokenizer_hash
+    trainer.model.reading = Reading(tokenizer_hash=batch.critic[0].context.tokenizer_hash)
     good = batch.critic[0]
     trainer.update([good], seed=0)
     for context in (
@@ -154,7 +155,7 @@ def test_a_restored_trainer_goes_on_bit_for_bit(batch: Batch, tmp_path: Path) ->
 def test_a_critic_of_another_tokenizer_is_not_restored(tmp_path: Path) -> None:
     trainer = trainer_of()
     trainer.save(tmp_path)
-    trainer.model.tokenizer_hash = "other"
+    trainer.model.reading = Reading(tokenizer_hash="other")
     with pytest.raises(StoreError, match="tokenizer"):
         trainer.load(tmp_path)
 

@@ -1,0 +1,48 @@
+"""Value models as torch modules with one forward: inputs in, one logit per context out.
+
+Imported on first use only, by value models and their trainer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ("OneLabel", "ScalarHead", "to_range")
+
+
+class ScalarHead(torch.nn.Module):
+    """A backbone, and a linear head on chosen places of its last hidden states."""
+
+    def __init__(self, backbone: Any, head: torch.nn.Linear) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+
+    def forward(self, *, rows: list[int], places: list[int], **inputs: Any) -> torch.Tensor:
+        """Logits [len(rows)] of the states at ``(rows, places)``."""
+        hidden = self.backbone(**inputs, use_cache=False).last_hidden_state[rows, places]
+        # The head is small and decides the value, so it is computed in float32 throughout.
+        with torch.autocast(hidden.device.type, enabled=False):
+            logits: torch.Tensor = self.head(hidden.float()).squeeze(-1)
+        return logits
+
+
+class OneLabel(torch.nn.Module):
+    """A sequence-classification model with a single label."""
+
+    def __init__(self, classifier: Any) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, **inputs: Any) -> torch.Tensor:
+        """Logits [batch]."""
+        logits: torch.Tensor = self.classifier(**inputs).logits
+        return logits.squeeze(-1).float()
+
+
+def to_range(logits: torch.Tensor, value_range: tuple[float, float]) -> torch.Tensor:
+    """low + (high − low)·sigmoid(z)."""
+    low, high = value_range
+    return low + (high - low) * torch.sigmoid(logits)
