@@ -13,7 +13,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from focus.agent import Agent, Env, SegmentAction, Segments, StepResult
+    from focus.agent import (
+        Agent,
+        AnyOf,
+        Compactor,
+        DirectoryWorkspace,
+        Env,
+        InMemoryWorkspace,
+        PromptTokens,
+        SegmentAction,
+        Segments,
+        StateCounter,
+        StepResult,
+        Tool,
+        ToolEnv,
+        TurnAction,
+        Turns,
+        storage,
+        tool,
+    )
     from focus.checkpoint import Allowance, Checkpoint
     from focus.collect import Collection, Collector, Evaluation, Ledger
     from focus.credit import (
@@ -60,7 +78,25 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "focus.agent": ("Agent", "Env", "SegmentAction", "Segments", "StepResult"),
+    "focus.agent": (
+        "Agent",
+        "AnyOf",
+        "Compactor",
+        "DirectoryWorkspace",
+        "Env",
+        "InMemoryWorkspace",
+        "PromptTokens",
+        "SegmentAction",
+        "Segments",
+        "StateCounter",
+        "StepResult",
+        "Tool",
+        "ToolEnv",
+        "TurnAction",
+        "Turns",
+        "storage",
+        "tool",
+    ),
     "focus.checkpoint": ("Allowance", "Checkpoint"),
     "focus.collect": ("Collection", "Collector", "Evaluation", "Ledger"),
     "focus.credit": (
@@ -111,16 +147,19 @@ __all__ = (
     "AdmissionPool",
     "Agent",
     "Allowance",
+    "AnyOf",
     "BestFirst",
     "BetaBernoulli",
     "Checkpoint",
     "Collection",
     "Collector",
+    "Compactor",
     "Concurrency",
     "Credit",
     "Critic",
     "CriticRecord",
     "DirectBranchTd",
+    "DirectoryWorkspace",
     "EachCheckpoint",
     "Edge",
     "Edges",
@@ -137,12 +176,14 @@ __all__ = (
     "Generation",
     "Grpo",
     "Identity",
+    "InMemoryWorkspace",
     "Ledger",
     "Message",
     "Node",
     "Phase",
     "Policy",
     "Problem",
+    "PromptTokens",
     "RefinedTd",
     "RetryPolicy",
     "Returns",
@@ -154,13 +195,18 @@ __all__ = (
     "Segments",
     "SlimePolicy",
     "SpoTree",
+    "StateCounter",
     "StepResult",
     "TinkerPolicy",
     "TokenEntropy",
+    "Tool",
+    "ToolEnv",
     "TransformersPolicy",
     "Tree",
     "TreeGrpo",
     "TreeRl",
+    "TurnAction",
+    "Turns",
     "UniformRandom",
     "ValueRefinement",
     "VinePpo",
@@ -168,6 +214,8 @@ __all__ = (
     "__version__",
     "load_tree",
     "save_tree",
+    "storage",
+    "tool",
 )
 
 

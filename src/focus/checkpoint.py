@@ -8,7 +8,7 @@ from typing import Any
 from focus.errors import ConfigError
 from focus.tokens import TokenChain
 
-__all__ = ("Allowance", "Checkpoint")
+__all__ = ("Allowance", "Checkpoint", "Fold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +43,30 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """A fold under way: the policy has been asked for notes that will replace its context.
+
+    Attributes:
+        calls_answered: replies with tool calls so far.
+        repairs: notes that were refused so far.
+    """
+
+    calls_answered: int = 0
+    repairs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """One agent's position in a problem; a node of the tree carries one.
 
     Attributes:
         context: every token the policy is conditioned on next.
-        prompt_length: how many of them are the prompt.
+        prompt_length: how many of them precede the reply that is being written: the
+            prompt, and once the reply before was answered everything up to its answer.
         state: the environment's own immutable state.
         allowance: what is left to the leaf.
         workspace: forkable files, or None.
+        fold: set while the next reply is notes for a fold.
     """
 
     context: TokenChain
@@ -59,3 +74,4 @@ class Checkpoint:
     state: Any
     allowance: Allowance
     workspace: Any = None
+    fold: Fold | None = None

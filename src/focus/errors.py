@@ -13,8 +13,10 @@
     │   └── FatalError         no request can succeed: wrong key, wrong model, mixed versions
     ├── CriticError            (RuntimeError)  a prediction is missing, non-finite or out of range
     ├── EnvError               (RuntimeError)  the task's own code raised
+    ├── ToolError              (ValueError)    a tool's answer to a call it cannot serve
     ├── GraderError            (RuntimeError)  an answer could not be graded; never a zero reward
     ├── CollectionFailed       (RuntimeError)  failed expansions while `allow_partial` is off
+    ├── TrainerError           (RuntimeError)  a trainer failed half-way: weights unknown
     ├── CreditError            (ValueError)    an estimator refuses this tree
     ├── RecordError            (ValueError)    a sample breaks an invariant of exact-tokens.md
     └── StoreError             (OSError)       a file or folder of records cannot be used
@@ -50,6 +52,8 @@ __all__ = (
     "RequestError",
     "SchemaError",
     "StoreError",
+    "ToolError",
+    "TrainerError",
     "TransientError",
 )
 
@@ -112,11 +116,13 @@ class TransientError(RequestError):
     """The same request may succeed later.
 
     ``retry_after_s`` is the server's own wish, if any; ``is_late`` says that our own deadline
-    passed, so that a reply may still be on its way to nobody.
+    passed, so that a reply may still be on its way to nobody; ``is_full`` that the server had
+    no room for the request and did nothing about it.
     """
 
     retry_after_s: float | None = None
     is_late: bool = False
+    is_full: bool = False
 
 
 class CorruptReply(RequestError):
@@ -146,6 +152,10 @@ class CriticError(FocusError, RuntimeError):
 
 class EnvError(FocusError, RuntimeError):
     """An environment method raised; the original error is the cause."""
+
+
+class ToolError(FocusError, ValueError):
+    """A tool cannot serve this call: the policy reads the text and goes on."""
 
 
 class GraderError(FocusError, RuntimeError):
@@ -190,6 +200,13 @@ class CollectionFailed(FocusError, RuntimeError):
 
 class CreditError(FocusError, ValueError):
     """An estimator's assumptions do not hold on this tree."""
+
+
+class TrainerError(FocusError, RuntimeError):
+    """A trainer failed in the middle of an update: its weights are not known any more.
+
+    The round is not applied. Go on from the last saved state.
+    """
 
 
 class RecordError(FocusError, ValueError):

@@ -92,6 +92,14 @@ class TokenChain:
         """This sequence followed by `ids`."""
         return TokenChain(ids, self)
 
+    @property
+    def first(self) -> TokenChain:
+        """The link that the whole sequence starts with: the prompt of a conversation."""
+        link = self
+        while link.parent is not None:
+            link = link.parent
+        return link
+
     def ids(self) -> TokenIds:
         """All tokens from the start, as one tuple."""
         links = []

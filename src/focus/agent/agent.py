@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from focus.agent.compaction import Compactor
 from focus.agent.env import Env, released_on_failure
-from focus.agent.env_calls import ask, ask_outcome, check_result, naming, number, take_step
+from focus.agent.env_calls import ask, naming, number
 from focus.agent.parsers import Parser
+from focus.agent.settling import Outcome, Settler
+from focus.agent.tools import Tool, by_name
+from focus.agent.turns import Turns
+from focus.agent.workspace import Workspace
 from focus.checkpoint import Allowance, Checkpoint
 from focus.errors import ConfigError, EnvError, ProblemError
 from focus.execution import Execution, Reply, RequestCounts
-from focus.policies.base import Policy
+from focus.policies.base import Conversing, Policy
 from focus.problem import Problem
 from focus.sampling import Sampling, derive_seed
-from focus.tokens import Span, TokenChain
+from focus.tokens import TokenChain, TokenIds
 from focus.tree import Edge, Provenance
 
 __all__ = ("Agent", "RequestPlace", "Step")
@@ -45,12 +51,18 @@ class RequestPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One settled edge and the checkpoint it leads to."""
+    """One settled edge and the checkpoint it leads to.
+
+    Attributes:
+        rebased: the whole new context, when the edge is a fold; else it is the old one and
+            the edge's tokens.
+    """
 
     edge: Edge
     checkpoint: Checkpoint
     is_terminal: bool
     is_truncated: bool
+    rebased: TokenIds | None = None
 
 
 class Agent:
@@ -58,15 +70,20 @@ class Agent:
 
     Args:
         policy: borrowed.
-        parser: how replies are cut and read, e.g. ``Segments(256)``.
+        parser: how replies are cut and read: ``Segments(256)``, or ``Turns("hermes")`` for
+            tools.
         sampling: overlay on the policy's training law (temperature
             ``policy.train_temperature``, top-p 1, no top-k).
         allowance: tokens and turns from root to leaf.
         execution: permits, deadlines, retries; a private one by default.
+        tools: what the policy is shown; by default what the environment and the workspace
+            offer. It is the environment that runs them.
+        workspace: files that each solution starts with and each branch has for itself.
+        compactor: folds the context when it grows too long.
 
     Raises:
-        ConfigError: the allowance is smaller than one segment, or no bound on reply
-            length exists.
+        ConfigError: the allowance is smaller than one segment, no bound on the length of a
+            solution exists, or the policy and the parser cannot hold a conversation.
     """
 
     def __init__(
@@ -77,24 +94,50 @@ class Agent:
         sampling: Sampling | None = None,
         allowance: Allowance | None = None,
         execution: Execution | None = None,
+        tools: Sequence[Tool] | None = None,
+        workspace: Workspace | None = None,
+        compactor: Compactor | None = None,
     ) -> None:
         self.policy = policy
         self.parser = parser
+        self.workspace = workspace
+        self.compactor = compactor
+        self._tools = tools
         law = Sampling(temperature=policy.train_temperature, top_p=1.0)
         self.sampling = law.merged(sampling)
         self.allowance = allowance or Allowance()
         self.execution = execution or Execution()
-        segment, tokens = parser.request_tokens, self.allowance.tokens
-        if segment is not None and tokens is not None and tokens < segment:
+        self._settler = Settler(
+            policy, parser, compactor, env_deadline_s=self.execution.env_deadline_s
+        )
+        self._check_bounds()
+        self._check_conversation()
+
+    def _check_bounds(self) -> None:
+        segment, left = self.parser.request_tokens, self.allowance
+        if segment is not None and left.tokens is not None and left.tokens < segment:
             raise ConfigError(
-                f"allowance of {tokens} tokens is smaller than one segment of {segment}; "
+                f"allowance of {left.tokens} tokens is smaller than one segment of {segment}; "
                 f"raise Allowance(tokens=...) or lower the segment size"
             )
-        if tokens is None and policy.context_limit is None:
+        limit = None if self.compactor is not None else self.policy.context_limit
+        turns = left.turns if isinstance(self.parser, Turns) else None
+        if left.tokens is None and limit is None and turns is None:
             raise ConfigError(
                 "nothing bounds a solution: give Allowance(tokens=...) or a policy that "
-                "knows its context_limit"
+                "knows its context_limit (a fold makes room in the context, so an agent that "
+                "folds needs an allowance)"
             )
+
+    def _check_conversation(self) -> None:
+        if isinstance(self.parser, Turns):
+            if not isinstance(self.policy, Conversing):
+                raise ConfigError(
+                    f"{type(self.policy).__name__} has no continuation(messages, closed=...): "
+                    "Turns cannot append observations to its exact ids"
+                )
+        elif self.compactor is not None:
+            raise ConfigError("a compactor folds conversations; it needs the parser Turns(...)")
 
     async def start(self, problem: Problem, env: Env) -> Checkpoint:
         """Reset the environment and render the prompt: the root checkpoint.
@@ -107,13 +150,10 @@ class Agent:
         where = f"problem {problem.id!r}"
         await self.execution.refresh(self.policy, name=f"refresh/{problem.key}")
         with naming(where):
-            state, prompt = await self._open(problem, env, where)
-        return Checkpoint(
-            context=prompt, prompt_length=len(prompt), state=state, allowance=self.allowance
-        )
+            return await self._open(problem, env, where)
 
-    async def _open(self, problem: Problem, env: Env, where: str) -> tuple[Any, TokenChain]:
-        """First state and prompt; a prompt that cannot be used leaves nothing open."""
+    async def _open(self, problem: Problem, env: Env, where: str) -> Checkpoint:
+        """The root; a prompt that cannot be used leaves nothing open."""
         opened = await ask(
             lambda: env.reset(problem), "reset", where, deadline_s=self.execution.env_deadline_s
         )
@@ -121,26 +161,50 @@ class Agent:
             raise EnvError(f"{where}: env.reset gave {opened!r}, not (state, messages)")
         state, messages = opened
         async with released_on_failure(env) as held:
-            held.append(state)
-            prompt = TokenChain(self.policy.render(messages))
+            held.states.append(state)
+            prompt = TokenChain(self.policy.render(messages, self._schemas(env)))
             limit = self.policy.context_limit
             if limit is not None and len(prompt) >= limit:
                 raise ProblemError(
                     f"{where}: the prompt of {len(prompt)} tokens fills the context of "
                     f"{limit}; shorten it or use a model with a longer context"
                 )
-        return state, prompt
+            root = Checkpoint(
+                context=prompt,
+                prompt_length=len(prompt),
+                state=state,
+                allowance=self.allowance,
+                workspace=None if self.workspace is None else await self.workspace.fork(),
+            )
+            held.add(root)
+            if self.compactor is not None and self.compactor.trigger.fires(root):
+                raise ProblemError(
+                    f"{where}: {self.compactor.trigger} fires on the bare prompt of "
+                    f"{len(prompt)} tokens, so a fold could never relieve it"
+                )
+        return root
+
+    def _schemas(self, env: Env) -> list[Mapping[str, Any]]:
+        """What the policy is shown; parsers without calls show nothing."""
+        if not isinstance(self.parser, Turns):
+            return []
+        tools = self._tools
+        if tools is None:
+            files = () if self.workspace is None else self.workspace.tools
+            tools = (*getattr(env, "tools", ()), *files)
+        return [each.schema for each in by_name(tools).values()]
 
     def room(self, checkpoint: Checkpoint) -> int | None:
-        """Tokens that may still be sampled from here: allowance and context; None: no limit."""
-        limits = []
-        if checkpoint.allowance.tokens is not None:
-            limits.append(checkpoint.allowance.tokens)
-        if self.policy.context_limit is not None:
-            limits.append(max(0, self.policy.context_limit - len(checkpoint.context)))
-        if checkpoint.allowance.turns == 0:
-            limits.append(0)
-        return min(limits) if limits else None
+        """Tokens that the next reply may hold: allowance and context; None: no limit."""
+        return self._settler.room(checkpoint)
+
+    def remaining(self, checkpoint: Checkpoint) -> int | None:
+        """Tokens that may still be sampled from here to the leaf; None: no limit.
+
+        A fold makes room in the context, so for an agent that folds only the allowance counts.
+        """
+        room = self.room(checkpoint)
+        return room if self.compactor is None or room == 0 else checkpoint.allowance.tokens
 
     async def advance(
         self,
@@ -177,51 +241,18 @@ class Agent:
         )
         try:
             async with released_on_failure(env) as held:
-                return await self._settle(checkpoint, env, reply, place, held)
+                outcome = await self._settler.settle(
+                    checkpoint, env, reply.generation, held, where=place.name
+                )
+                return self._step(outcome, reply, place)
         except BaseException:
             place.counts.discarded_tokens += len(reply.generation.ids)
             raise
 
-    async def _settle(
-        self, checkpoint: Checkpoint, env: Env, reply: Reply, place: RequestPlace, held: list[Any]
-    ) -> Step:
-        """Let the environment answer a reply; `held` gets the state that a failure releases."""
+    def _step(self, outcome: Outcome, reply: Reply, place: RequestPlace) -> Step:
         generation = reply.generation
-        context = checkpoint.context.extended(generation.ids)
-        text = self.policy.decode(context.ids()[checkpoint.prompt_length :])
-        action = self.parser.action(generation, text)
-        limit_s = self.execution.env_deadline_s
-        result = await take_step(
-            env, checkpoint, action, held, where=place.name, deadline_s=limit_s
-        )
-        after = Checkpoint(
-            context=context,
-            prompt_length=checkpoint.prompt_length,
-            state=result.state,
-            allowance=checkpoint.allowance.after(
-                tokens=len(generation.ids), turns=self.parser.duration
-            ),
-            workspace=checkpoint.workspace,
-        )
-        truncated = not result.done and self.room(after) == 0
-        if truncated:
-            reward = await ask_outcome(env, after, where=place.name, deadline_s=limit_s)
-        else:
-            check_result(generation, result, where=place.name)
-            reward = result.reward
-        return Step(
-            edge=self._edge(reply, place, reward=reward, step_reward=result.step_reward),
-            checkpoint=after,
-            is_terminal=result.done or truncated,
-            is_truncated=truncated,
-        )
-
-    def _edge(
-        self, reply: Reply, place: RequestPlace, *, reward: float, step_reward: float
-    ) -> Edge:
-        generation = reply.generation
-        return Edge(
-            spans=(Span(generation.ids, generation.log_probs),),
+        edge = Edge(
+            spans=outcome.spans,
             provenance=Provenance(
                 expansion=place.expansion,
                 index=place.index,
@@ -230,11 +261,18 @@ class Agent:
                 tries=reply.tries,
                 policy_version=generation.version,
             ),
-            reward=number(reward, "reward", where=place.name),
-            step_reward=number(step_reward, "step_reward", where=place.name),
-            duration=self.parser.duration,
+            reward=number(outcome.reward, "reward", where=place.name),
+            step_reward=number(outcome.step_reward, "step_reward", where=place.name),
+            duration=outcome.duration,
             finish=generation.finish,
-            kind=self.parser.kind,
+            kind=outcome.kind,
+        )
+        return Step(
+            edge=edge,
+            checkpoint=outcome.checkpoint,
+            is_terminal=outcome.is_terminal,
+            is_truncated=outcome.is_truncated,
+            rebased=outcome.rebased,
         )
 
     def _effective(
@@ -245,8 +283,10 @@ class Agent:
         most_tokens: int | None,
     ) -> Sampling:
         sampling = self.sampling.merged(override)
+        in_fold = checkpoint.fold is not None and self.compactor is not None
         limits = (
             sampling.max_tokens,
+            self.compactor.reply_tokens if in_fold and self.compactor else None,
             self.parser.request_tokens,
             self.room(checkpoint),
             most_tokens,

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import anyio
 
 from focus._cancellation import stray_cancellation, to_its_end
+from focus.agent.workspace import Workspace
+from focus.checkpoint import Checkpoint
 from focus.errors import EnvError
 from focus.problem import Message, Problem
 from focus.tokens import TokenIds
 
 __all__ = (
     "Env",
+    "Held",
     "SegmentAction",
     "StepResult",
     "fork_state",
@@ -71,6 +74,9 @@ class Env(Protocol):
     ``async fork(state) -> state`` and ``async release(state)``: `step` is then given a
     fork and owns it, and each state that `reset` or `step` returned, and each fork of a
     failed step, is released exactly once.
+
+    An environment of tools has ``tools``, a sequence of :class:`focus.agent.Tool`, which
+    the agent shows to the policy.
     """
 
     async def reset(self, problem: Problem) -> tuple[Any, tuple[Message, ...]]:
@@ -98,17 +104,21 @@ async def fork_state(env: Env, state: Any) -> Any:
 async def release_states(env: Env, states: Iterable[Any]) -> None:
     """Let go of states that will not be continued any more: each one, whatever happens.
 
+    A state that several checkpoints share (a fold changes no state) is released once.
     Cancelling the caller delays its cancellation until all are released.
 
     Raises:
         EnvError: `release` raised or took longer than a minute, for the first such state.
     """
     release = getattr(env, "release", None)
-    if release is not None and (todo := list(states)):
-        await to_its_end(_release_each(release, todo))
+    todo = list({id(state): state for state in states}.values())
+    if release is not None and todo:
+        await to_its_end(_release_each(release, todo, "environment"))
 
 
-async def _release_each(release: Callable[[Any], Awaitable[None]], states: list[Any]) -> None:
+async def _release_each(
+    release: Callable[[Any], Awaitable[None]], states: list[Any], whose: str
+) -> None:
     stray = RuntimeError("cancelled from inside")
     first: Exception | None = None
     cancelled: asyncio.CancelledError | None = None
@@ -123,16 +133,49 @@ async def _release_each(release: Callable[[Any], Awaitable[None]], states: list[
     if cancelled is not None:
         raise cancelled
     if first is not None:
-        raise EnvError(f"the environment's release raised {first!r}") from first
+        raise EnvError(f"the {whose}'s release raised {first!r}") from first
+
+
+@dataclass(slots=True)
+class Held:
+    """What was opened and must be let go: environment states and workspaces."""
+
+    states: list[Any] = field(default_factory=list)
+    workspaces: list[Workspace] = field(default_factory=list)
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        """Hold what a checkpoint holds."""
+        self.states.append(checkpoint.state)
+        if checkpoint.workspace is not None:
+            self.workspaces.append(checkpoint.workspace)
+
+    async def release(self, env: Env) -> None:
+        """Let go of everything, each once, whatever happens; nothing is held afterwards.
+
+        Raises:
+            EnvError: a release raised or took longer than a minute.
+        """
+        states, self.states = self.states, []
+        workspaces = list({id(w): w for w in self.workspaces}.values())
+        self.workspaces = []
+        try:
+            await release_states(env, states)
+        finally:
+            if workspaces:
+                await to_its_end(_release_each(_let_go, workspaces, "workspace"))
+
+
+async def _let_go(workspace: Workspace) -> None:
+    await workspace.release()
 
 
 @asynccontextmanager
-async def released_on_failure(env: Env) -> AsyncIterator[list[Any]]:
-    """A list of states that a failure of the block releases; else they stay the caller's."""
-    states: list[Any] = []
+async def released_on_failure(env: Env) -> AsyncIterator[Held]:
+    """Something to hold states and workspaces in, which a failure of the block releases."""
+    held = Held()
     try:
-        yield states
+        yield held
     except BaseException:
         with suppress(EnvError):  # the block's own error says more
-            await release_states(env, states)
+            await held.release(env)
         raise

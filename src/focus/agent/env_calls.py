@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 
 from focus._cancellation import stray_cancellation
-from focus.agent.env import Env, StepResult, fork_state
+from focus.agent.env import Env, Held, StepResult, fork_state
 from focus.checkpoint import Checkpoint
 from focus.errors import EnvError, FocusError, ProblemError
 from focus.tokens import FinishReason, Generation
@@ -51,7 +51,7 @@ async def take_step(
     env: Env,
     checkpoint: Checkpoint,
     action: Any,
-    held: list[Any],
+    held: Held,
     *,
     where: str,
     deadline_s: float,
@@ -60,19 +60,21 @@ async def take_step(
     before = checkpoint.state
     state = await ask(lambda: fork_state(env, before), "fork", where, deadline_s=deadline_s)
     if state is not before:
-        held.append(state)
+        held.states.append(state)
     result = await ask(
         lambda: env.step(state, action, checkpoint.workspace), "step", where, deadline_s=deadline_s
     )
     if not isinstance(result, StepResult):
         raise EnvError(f"{where}: env.step gave {result!r}, not a StepResult")
-    held[:] = [result.state]
+    held.states[:] = [result.state]
     return result
 
 
-async def ask_outcome(env: Env, checkpoint: Checkpoint, *, where: str, deadline_s: float) -> float:
-    """Outcome of an episode that has no room for one more token."""
-    reason = "allowance" if checkpoint.allowance.is_spent else "context"
+async def ask_outcome(
+    env: Env, checkpoint: Checkpoint, *, where: str, deadline_s: float, reason: str = ""
+) -> float:
+    """Outcome of an episode that has no room for one more token, or ended for `reason`."""
+    reason = reason or ("allowance" if checkpoint.allowance.is_spent else "context")
     return await ask(
         lambda: env.finish(checkpoint.state, checkpoint.workspace, reason),
         "finish",

@@ -73,7 +73,7 @@ class Evaluation:
         truncated: allowance or context ran out.
         tokens: ids sampled over the whole solution.
         prefix, ids, log_probs: input and output of its last generation.
-        text: the whole solution, decoded once.
+        text: the whole solution, decoded once; after a fold, what followed it.
     """
 
     outcome: float

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from focus.agent import Agent, Env
-from focus.agent.env import release_states, released_on_failure
+from focus.agent.env import released_on_failure
 from focus.checkpoint import Checkpoint
 from focus.collect.collection import Collection, Evaluation
 from focus.collect.driver import Driver
@@ -72,6 +72,39 @@ class Collector:
         """The agent; an integration compares its sampling law with its trainer's."""
         return self._agent
 
+    @property
+    def env(self) -> Env:
+        """The environment of its one problem."""
+        return self._env
+
+    @property
+    def search(self) -> Search:
+        """Which checkpoints it continues, under which budget."""
+        return self._search
+
+    def steered(self, *, critic: Critic, credit: Estimator | None = None) -> Collector:
+        """A collector like this one, not entered yet, with a critic chosen from outside.
+
+        Args:
+            critic: instead of its own.
+            credit: instead of its own; None keeps that.
+
+        Raises:
+            LifecycleError: this one was entered.
+        """
+        if self._state != "new":
+            raise LifecycleError("a Collector that was entered keeps its critic")
+        return Collector(
+            agent=self._agent,
+            env=self._env,
+            search=self._search,
+            critic=critic,
+            credit=credit or self._credit,
+            returns=self._returns,
+            packing=self._packing,
+            own=self._own,
+        )
+
     async def __aenter__(self) -> Self:
         if self._state != "new":
             raise LifecycleError("a Collector is entered once; make a new one per problem")
@@ -118,7 +151,7 @@ class Collector:
         tree = await driver.grow(self._header(problem, identity, root), root)
         if driver.first_error is not None:
             raise CollectionFailed(
-                _failed(problem, driver), driver.failures
+                _failed(problem, driver), driver.failures, self._finished_part(tree, driver)
             ) from driver.first_error
         return self._settled(tree, driver)
 
@@ -132,17 +165,20 @@ class Collector:
         name = f"{_name(identity or Identity(), problem)}/eval"
         root = await self._agent.start(problem, self._env)
         async with released_on_failure(self._env) as held:
-            held.append(root.state)
+            held.add(root)
             steps = await rollout(self._agent, self._env, root, name=name)
-        await release_states(self._env, [s.checkpoint.state for s in steps] + [root.state])
-        last = steps[-1]
-        full = last.checkpoint.context.ids()
+            for step in steps:
+                held.add(step.checkpoint)
+        await held.release(self._env)
+        last, before = steps[-1], [root, *(step.checkpoint for step in steps)][-2]
+        sampled = next(span for span in last.edge.spans if span.is_sampled)
+        full = before.context.ids() + sampled.ids
         return Evaluation(
             outcome=last.edge.reward,
             truncated=last.is_truncated,
             tokens=sum(step.edge.sampled_tokens for step in steps),
-            prefix=full[: len(full) - len(last.edge.ids)],
-            ids=last.edge.ids,
+            prefix=full[: len(full) - len(sampled.ids)],
+            ids=sampled.ids,
             log_probs=last.edge.log_probs,
             text=self._agent.policy.decode(full[root.prompt_length :]),
         )
@@ -178,6 +214,13 @@ class Collector:
             vocab_size=policy.vocab_size,
             context_limit=policy.context_limit,
         )
+
+    def _finished_part(self, tree: Tree[Checkpoint], driver: Driver) -> Collection | None:
+        """What stands of a failed collection; None where it cannot be credited."""
+        try:
+            return self._settled(tree, driver)
+        except Exception:  # the error that ended the collection came first and is raised
+            return None
 
     def _settled(self, tree: Tree[Checkpoint], driver: Driver) -> Collection:
         credit = self._credit.estimate(tree, allow_partial=bool(driver.failures))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
 from focus._cancellation import siblings
 from focus.agent import Agent, Env, RequestPlace, Step
-from focus.agent.env import release_states
+from focus.agent.env import Held
 from focus.checkpoint import Checkpoint
 from focus.collect.ledger import ExpansionCounts
 from focus.critic import Critic, render_context
@@ -86,7 +85,7 @@ class Driver:
         self.first_error: FocusError | None = None
         self.phases: tuple[PhaseReport, ...] = ()
         self._running: dict[int, Expansion] = {}
-        self._states: list[Any] = []
+        self._held = Held()
         self._scope = anyio.CancelScope()
 
     async def grow(self, header: TreeHeader, root: Checkpoint) -> Tree[Checkpoint]:
@@ -98,14 +97,14 @@ class Driver:
         Raises:
             CriticError: the root could not be valued; no token was spent.
         """
-        self._states.append(root.state)
+        self._held.add(root)
         try:
             (value,) = await self._score([root])
             tree: Tree[Checkpoint] = Tree(header, root, value=value)
             scheduler = Scheduler(
                 self._search,
                 tree,
-                remaining_tokens=lambda node: self._agent.room(tree[node].payload),
+                remaining_tokens=lambda node: self._agent.remaining(tree[node].payload),
             )
             await self._run(tree, scheduler)
         finally:
@@ -162,7 +161,7 @@ class Driver:
             )
             expansion.steps.append(step)
             checkpoint = step.checkpoint
-            self._states.append(checkpoint.state)
+            self._held.add(checkpoint)
             if step.is_terminal:
                 return
             spent = launch.quota is not None and expansion.tokens >= launch.quota
@@ -226,6 +225,7 @@ class Driver:
                 value=value,
                 is_terminal=step.is_terminal,
                 is_truncated=step.is_truncated,
+                rebased=step.rebased,
             )
             chain.append(parent)
         return chain
@@ -262,9 +262,8 @@ class Driver:
 
     async def _release(self) -> None:
         """Release what was opened; the tree is grown, so trouble here is one more failure."""
-        states, self._states = self._states, []
         try:
-            await release_states(self._env, states)
+            await self._held.release(self._env)
         except EnvError as error:
             self._note("release", -1, 0, error)
             if self.first_error is None and self._strict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from focus.agent import Agent, Env, RequestPlace, Step
-from focus.agent.env import release_states, released_on_failure
+from focus.agent.env import Held, released_on_failure
 from focus.checkpoint import Checkpoint
 from focus.execution import RequestCounts
 
@@ -22,7 +22,7 @@ async def rollout(
 ) -> list[Step]:
     """Continue `start` to the end of its episode; the steps, the last one terminal.
 
-    The caller lets go of the steps' environment states with `release_steps`; when this
+    The caller lets go of the steps' states and workspaces with `release_steps`; when this
     raises, it has done so itself.
 
     Raises:
@@ -44,14 +44,17 @@ async def rollout(
             )
             steps.append(await agent.advance(checkpoint, env, place=place))
             checkpoint = steps[-1].checkpoint
-            held.append(checkpoint.state)
+            held.add(checkpoint)
     return steps
 
 
 async def release_steps(env: Env, steps: Sequence[Step]) -> None:
-    """Release the environment state of every step.
+    """Release the environment state and workspace of every step.
 
     Raises:
         EnvError: a release failed; the others are done.
     """
-    await release_states(env, [step.checkpoint.state for step in steps])
+    held = Held()
+    for step in steps:
+        held.add(step.checkpoint)
+    await held.release(env)

@@ -10,7 +10,7 @@ from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
 
-__all__ = ("Policy", "Refreshable", "RequestTag")
+__all__ = ("Conversing", "Policy", "Refreshable", "RequestTag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,5 +81,24 @@ class Refreshable(Protocol):
 
         Raises:
             RequestError: whoever serves them did not answer.
+        """
+        ...
+
+
+@runtime_checkable
+class Conversing(Protocol):
+    """A policy that can be answered: it says which ids follow a reply of its own."""
+
+    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
+        """Ids between a reply and the next one: end of turn, `messages`, header.
+
+        They are appended to exact ids; nothing before them is rendered again.
+
+        Args:
+            closed: the reply's last id ended its turn; if not, the end of turn comes first.
+
+        Raises:
+            ConfigError: no ids could be appended without changing those before.
+            ProblemError: the messages cannot be rendered.
         """
         ...

@@ -60,6 +60,10 @@ class Codec:
         """Prompt ids of a conversation."""
         return self.profile.render(self.tokenizer, messages, tools)
 
+    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
+        """Ids between a reply and the next one, through this policy's profile."""
+        return self.profile.continuation(self.tokenizer, messages, closed=closed)
+
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """Text of `ids` in one decode; special tokens dropped unless kept."""
         return decode(self.tokenizer, ids, keep_special=keep_special)

@@ -158,6 +158,10 @@ class SGLangPolicy:
         """Prompt ids of a conversation, through this policy's profile."""
         return self._codec.render(messages, tools)
 
+    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
+        """Ids between a reply and the next one, through this policy's profile."""
+        return self._codec.continuation(messages, closed=closed)
+
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """Text of `ids` in one decode; special tokens dropped unless kept."""
         return self._codec.decode(ids, keep_special=keep_special)

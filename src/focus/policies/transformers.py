@@ -155,6 +155,10 @@ class TransformersPolicy:
         """Prompt ids of a conversation, through this policy's profile."""
         return self._profile.render(self._tokenizer, messages, tools)
 
+    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
+        """Ids between a reply and the next one, through this policy's profile."""
+        return self._profile.continuation(self._tokenizer, messages, closed=closed)
+
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """Text of `ids` in one decode; special tokens dropped unless kept."""
         return decode(self._tokenizer, ids, keep_special=keep_special)

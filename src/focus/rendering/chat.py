@@ -10,7 +10,7 @@ from focus.problem import Message
 from focus.rendering.tokenizers import control_ids_in, lock_of
 from focus.tokens import TokenIds
 
-__all__ = ("refuse_control_tokens", "render_chat")
+__all__ = ("apply_template", "refuse_control_tokens", "render_chat")
 
 _DATA_ROLES = frozenset({"user", "tool"})
 
@@ -38,9 +38,7 @@ def render_chat(
         )
     for message in messages:
         refuse_control_tokens(tokenizer, message)
-    with lock_of(tokenizer):
-        rendered = _apply(tokenizer, messages, tools)
-    return _plain_ids(rendered)
+    return apply_template(tokenizer, messages, tools)
 
 
 def refuse_control_tokens(tokenizer: Any, message: Message) -> None:
@@ -63,22 +61,29 @@ def refuse_control_tokens(tokenizer: Any, message: Message) -> None:
             )
 
 
-def _apply(
-    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
-) -> object:
+def apply_template(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
+) -> TokenIds:
+    """Ids of the template's text, ready for the assistant's reply; the messages are trusted.
+
+    Raises:
+        ConfigError: the template gives no ids.
+        ProblemError: it refuses the conversation.
+    """
     try:
-        rendered: object = tokenizer.apply_chat_template(
-            [message.to_dict() for message in messages],
-            tools=[dict(tool) for tool in tools] or None,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=False,
-        )
+        with lock_of(tokenizer):
+            rendered: object = tokenizer.apply_chat_template(
+                [message.to_dict() for message in messages],
+                tools=[dict(tool) for tool in tools] or None,
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=False,
+            )
     except Exception as error:
         raise ProblemError(
             f"the chat template could not render these messages ({type(error).__name__}: {error})"
         ) from error
-    return rendered
+    return _plain_ids(rendered)
 
 
 def _plain_ids(rendered: Any) -> TokenIds:

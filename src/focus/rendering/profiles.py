@@ -9,6 +9,8 @@ from typing import Any
 from focus.errors import ConfigError, ProblemError
 from focus.problem import Message
 from focus.rendering.chat import refuse_control_tokens, render_chat
+from focus.rendering.continuation import render_continuation
+from focus.rendering.dialects import DIALECTS, Dialect
 from focus.rendering.tokenizers import lock_of
 from focus.tokens import TokenIds
 
@@ -25,16 +27,34 @@ class Profile:
         name: what users write, e.g. ``"token_chunk"``.
         version: raised whenever the same messages would give other ids.
         render: (tokenizer, messages, tools) → prompt ids.
+        dialect: how tools are called under it; None for profiles without tools.
+        has_turns: a reply can be followed by messages and another reply.
     """
 
     name: str
     version: int
     render: Render
+    dialect: Dialect | None = None
+    has_turns: bool = True
 
     @property
     def renderer(self) -> str:
         """Name and version as records carry them, e.g. ``"token_chunk/1"``."""
         return f"{self.name}/{self.version}"
+
+    def continuation(
+        self, tokenizer: Any, messages: Sequence[Message], *, closed: bool
+    ) -> TokenIds:
+        """Ids between a reply and the next one: see `render_continuation`.
+
+        Raises:
+            ConfigError: the profile or the template has no turns to append.
+            ProblemError: the messages cannot be rendered.
+        """
+        if not self.has_turns:
+            raise ConfigError(f'profile "{self.name}" has no turns: nothing can follow a reply')
+        markers = () if self.dialect is None else self.dialect.markers
+        return render_continuation(tokenizer, messages, closed=closed, markers=markers)
 
 
 def profile_named(name: str) -> Profile:
@@ -57,6 +77,25 @@ def _render_without_tools(
 ) -> TokenIds:
     _refuse_tools("token_chunk", tools)
     return render_chat(tokenizer, messages)
+
+
+def _render_with_tools(dialect: Dialect) -> Render:
+    def render(
+        tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+    ) -> TokenIds:
+        ids = render_chat(tokenizer, messages, tools)
+        if not tools or ids != render_chat(tokenizer, messages):
+            return ids
+        return render_chat(tokenizer, _with_instructions(messages, dialect.instructions(tools)))
+
+    return render
+
+
+def _with_instructions(messages: Sequence[Message], text: str) -> list[Message]:
+    """The messages with `text` in their system message: for templates that show no tools."""
+    if messages[0].role == "system":
+        return [Message("system", f"{messages[0].content}\n\n{text}"), *messages[1:]]
+    return [Message("system", text), *messages]
 
 
 def _render_text(
@@ -82,9 +121,14 @@ PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
         Profile("token_chunk", 1, _render_without_tools),
-        Profile("text", 1, _render_text),
+        Profile("text", 1, _render_text, has_turns=False),
+        *(
+            Profile(name, 1, _render_with_tools(dialect), dialect=dialect)
+            for name, dialect in DIALECTS.items()
+        ),
     )
 }
 """token_chunk: chat template, no tools, replies continued as exact ids.
+hermes, qwen_xml: chat template with tools; where it shows none, they stand in the system message.
 text: the messages' contents alone, after the tokenizer's own start token if it adds one; for base
 models without a template."""

@@ -15,7 +15,15 @@ from focus._extras import require
 from focus.errors import ConfigError
 from focus.tokens import TokenIds
 
-__all__ = ("control_ids_in", "decode", "encode", "load_tokenizer", "lock_of", "tokenizer_hash")
+__all__ = (
+    "control_ids_in",
+    "control_tokens",
+    "decode",
+    "encode",
+    "load_tokenizer",
+    "lock_of",
+    "tokenizer_hash",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,12 @@ def control_ids_in(tokenizer: Any, text: str, *, special_only: bool = False) -> 
         return ()
     wanted = facts.special if special_only else facts.control.keys()
     return tuple(facts.control[token] for token in encode(tokenizer, text) if token in wanted)
+
+
+def control_tokens(tokenizer: Any, *, special_only: bool = False) -> frozenset[int]:
+    """Ids of the control tokens, as `control_ids_in` tells them apart."""
+    facts = _facts_of(tokenizer)
+    return facts.special if special_only else frozenset(facts.control)
 
 
 def tokenizer_hash(tokenizer: Any) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 import anyio.lowlevel
 
-from focus.errors import Refused
-from focus.policies.base import Policy, Refreshable, RequestTag
+from focus.errors import ConfigError, Refused
+from focus.policies.base import Conversing, Policy, Refreshable, RequestTag
 from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation, TokenIds
@@ -58,6 +58,11 @@ class ScriptedPolicy:
     ) -> TokenIds:
         lines = [f"{message.role}: {message.content}\n" for message in messages]
         return tuple("".join([*lines, "assistant: "]).encode())
+
+    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
+        lines = [f"\n{message.role}: {message.content}" for message in messages]
+        ids = tuple("".join([*lines, "\nassistant: "]).encode())
+        return ids if closed else (END, *ids)
 
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         parts = bytes(token for token in ids if token < 256).decode(errors="replace")
@@ -115,6 +120,11 @@ class Wrapper:
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
     ) -> TokenIds:
         return self.inner.render(messages, tools)
+
+    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
+        if not isinstance(self.inner, Conversing):
+            raise ConfigError(f"{type(self.inner).__name__} cannot be answered")
+        return self.inner.continuation(messages, closed=closed)
 
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         return self.inner.decode(ids, keep_special=keep_special)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from focus._cancellation import siblings
-from focus.agent import Agent
-from focus.agent.env import release_states, released_on_failure
+from focus.agent import Agent, Env
+from focus.agent.env import released_on_failure
 from focus.collect import Collector, release_steps, rollout
 from focus.critic import Critic, render_context
 from focus.execution import ExecutionServices
@@ -107,10 +107,10 @@ async def evaluate(
 
     async def solve(index: int, problem: Problem) -> None:
         nonlocal tokens, truncated
-        agent = make_agent(policy, task, seed=seed, services=services, temperature=temperature)
-        collector = Collector(
-            agent=agent, env=task.env_for(problem), search=Search.flat(rollouts=1), own=False
+        agent, env = make_agent(
+            policy, task, problem, seed=seed, services=services, temperature=temperature
         )
+        collector = Collector(agent=agent, env=env, search=Search.flat(rollouts=1), own=False)
         async with collector:
             solution = await collector.evaluate(problem, identity=identity)
         outcomes[index] = solution.outcome
@@ -143,8 +143,8 @@ async def gate_samples(
     found: dict[int, list[GateSample]] = {}
 
     async def visit(index: int, problem: Problem) -> None:
-        agent = make_agent(policy, task, seed=seed, services=services)
-        found[index] = await _visit(agent, critic, task, problem, name=f"gate-{seed}")
+        agent, env = make_agent(policy, task, problem, seed=seed, services=services)
+        found[index] = await _visit(agent, env, critic, problem, name=f"gate-{seed}")
 
     async with siblings() as group:
         for index, problem in enumerate(problems):
@@ -153,22 +153,22 @@ async def gate_samples(
 
 
 async def _visit(
-    agent: Agent, critic: Critic, task: Task, problem: Problem, *, name: str
+    agent: Agent, env: Env, critic: Critic, problem: Problem, *, name: str
 ) -> list[GateSample]:
-    env = task.env_for(problem)
     name = f"{name}/{problem.key}"
     root = await agent.start(problem, env)
     outcomes = []
     async with released_on_failure(env) as held:
-        held.append(root.state)
+        held.add(root)
         steps = await rollout(agent, env, root, name=name)
-        held += [step.checkpoint.state for step in steps]
+        for step in steps:
+            held.add(step.checkpoint)
         checkpoints = [root, *(step.checkpoint for step in steps if not step.is_terminal)]
         for depth, checkpoint in enumerate(checkpoints):
             again = await rollout(agent, env, checkpoint, name=f"{name}/again-{depth}")
             outcomes.append(again[-1].edge.reward)
             await release_steps(env, again)
-    await release_states(env, held)
+    await held.release(env)
     contexts = [render_context(critic.renderer, agent.policy, c) for c in checkpoints]
     values = await critic.score(contexts)
     return [
