@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from focus.agent.env import Env
+from focus.collect import Collector
 from focus.errors import ConfigError, ProblemError
+from focus.policies.base import Policy
 from focus.problem import Problem
 from focus.records.problems import read_problems
 from focus.tasks import arithmetic
@@ -38,6 +40,8 @@ class Task:
         allowance_tokens: most sampled ids from root to leaf.
         draw: (split, count, seed) → problems.
         make_env: problem → a fresh environment that grades its reply.
+        collector_for: (policy, problem) → a collector whose agent, environment and search
+            are used instead of ones made from the sizes; None makes them.
     """
 
     name: str
@@ -45,6 +49,7 @@ class Task:
     allowance_tokens: int
     draw: Draw
     make_env: Callable[[Problem], Env]
+    collector_for: Callable[[Policy, Problem], Collector] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.segment_tokens <= self.allowance_tokens:

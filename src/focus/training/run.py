@@ -65,6 +65,7 @@ class TrainingRun:
         task, learner: borrowed; the caller closes the learner.
         directory: made by RunDirectory.create or reopen.
         report: hears of progress.
+        annotate: more entries of a round's metrics, from those there are.
     """
 
     settings: TrainSettings
@@ -72,6 +73,7 @@ class TrainingRun:
     learner: Learner
     directory: RunDirectory
     report: Reporter
+    annotate: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda metrics: {}
 
     async def run(self) -> dict[str, Any]:
         """Train all rounds that are not applied yet; returns the summary.
@@ -219,7 +221,7 @@ class TrainingRun:
             "judge_s": round(ended - updated, 3),
             "wall_s": round(ended - started, 3),
         }
-        self._accept(round_index, attempt, metrics)
+        self._accept(round_index, attempt, {**metrics, **self.annotate(metrics)})
 
     async def _collect(self, problems: Sequence[Problem], identity: Identity) -> list[Collection]:
         """All trees of a round, concurrently; each one's critic records reach the disk."""
