@@ -13,6 +13,9 @@ from focus.errors import ConfigError, LifecycleError
 
 __all__ = ("AdmissionPool", "PoolStatistics")
 
+_CALM = 256
+"""The longer nothing is turned away, the faster a pool opens: the k-th answer by k/256."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolStatistics:
@@ -37,6 +40,12 @@ class AdmissionPool:
     May be built before any event loop exists and shared by collectors on several loops
     and threads of one process. A permit is held for one call only and never while another
     is awaited, so capacity 1 cannot deadlock.
+
+    While servers turn requests away because they are full, fewer are let through: each
+    request that is turned away lowers `limit` by one, down to one; while the pool is full the
+    k-th answer in a row raises it by k/256, up to `capacity`. So what is in flight falls at
+    once to what the servers take, 23 answers buy one try at more, and 180 open a pool of 64
+    from nothing.
     """
 
     # Under the lock nothing is called or made that could start a garbage collection: it may
@@ -46,6 +55,8 @@ class AdmissionPool:
         if capacity < 1:
             raise ConfigError(f"capacity must be >= 1, got {capacity}")
         self._capacity = capacity
+        self._limit = float(capacity)
+        self._calm = 0
         self._lock = threading.Lock()
         self._in_use = 0
         self._peak = 0
@@ -57,6 +68,38 @@ class AdmissionPool:
         with self._lock:
             in_use, peak, waiting = self._in_use, self._peak, len(self._waiters)
         return PoolStatistics(self._capacity, in_use, peak, waiting)
+
+    @property
+    def limit(self) -> int:
+        """Permits given out at present: `capacity`, or fewer while servers are full."""
+        return int(self._limit)
+
+    def turned_away(self) -> None:
+        """A server was full: let one request fewer through at once, but always one."""
+        with self._lock:
+            self._calm = 0
+            self._limit -= 1.0
+            if self._limit < 1.0:
+                self._limit = 1.0
+
+    def answered(self) -> None:
+        """A request was answered whose permit is still held: let more through, where it counts.
+
+        A pool that is not full learns nothing from an answer, and stays as it is.
+        """
+        with self._lock:
+            if self._in_use + 1 <= self._limit:
+                return
+            self._calm += 1
+            self._limit += self._calm / _CALM
+            if self._limit > self._capacity:
+                self._limit = float(self._capacity)
+            if not self._waiters or self._in_use + 1 > self._limit:
+                return
+            self._in_use += 1
+            if self._peak < self._in_use:
+                self._peak = self._in_use
+        self._release()
 
     @asynccontextmanager
     async def permit(self) -> AsyncIterator[None]:
@@ -97,7 +140,7 @@ class AdmissionPool:
         """Take a free permit (there is none while somebody waits), or put `waiter` in line."""
         with self._lock:
             is_closed = self._closed
-            is_free = not is_closed and self._in_use < self._capacity
+            is_free = not is_closed and self._in_use + 1 <= self._limit
             if is_free:
                 self._in_use += 1
                 if self._peak < self._in_use:
@@ -120,7 +163,7 @@ class AdmissionPool:
         """Hand the permit to the first in line whose loop still runs, or put it back."""
         while True:
             with self._lock:
-                if not self._waiters:
+                if not self._waiters or self._in_use > self._limit:
                     self._in_use -= 1
                     return
                 waiter = self._waiters.popleft()

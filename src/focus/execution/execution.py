@@ -45,12 +45,12 @@ class RequestCounts:
     cached_tokens: int | None = 0
     faults: Counter[str] = field(default_factory=Counter)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: RequestError) -> None:
         """Close one try that ended in `error`."""
         is_late = isinstance(error, TransientError) and error.is_late
         self.late += is_late
         self.failed += not is_late
-        self.faults[type(classify_exception(error)).__name__] += 1
+        self.faults[type(error).__name__] += 1
 
     def add(self, other: RequestCounts) -> None:
         """Take in another book."""
@@ -177,11 +177,15 @@ class Execution:
                 generation = await self._reply(policy, prefix, sampling, tag)
                 check_shape(generation)
             except Exception as error:
-                counts.fail(error)
+                fault = classify_exception(error)
+                counts.fail(fault)
+                if isinstance(fault, TransientError) and fault.is_full:
+                    self.shared.pool.turned_away()
                 raise
             except BaseException:
                 counts.cancelled += 1
                 raise
+            self.shared.pool.answered()
         counts.count_prompt(len(prefix), generation.cached_tokens)
         try:
             check_generation(generation, sampling, version=version, vocab_size=policy.vocab_size)

@@ -23,6 +23,7 @@ from focus.errors import (
 __all__ = ("classify_exception", "classify_status", "retry_after_s")
 
 _TRANSIENT_STATUS = frozenset({408, 425, 429})
+_FULL_STATUS = frozenset({429, 503})
 _FATAL_STATUS = frozenset({401, 403, 404, 405})
 
 
@@ -79,6 +80,7 @@ def classify_status(
     if status in _TRANSIENT_STATUS or status >= 500:
         error = TransientError(text)
         error.retry_after_s = retry_after_s(headers or {})
+        error.is_full = status in _FULL_STATUS
         return error
     return FatalError(text) if status in _FATAL_STATUS else Refused(text)
 
