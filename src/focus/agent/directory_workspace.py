@@ -6,7 +6,9 @@ import fcntl
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,16 +24,34 @@ __all__ = ("DirectoryWorkspace", "copy_tree")
 
 T = TypeVar("T")
 
+_counting = threading.Lock()
+"""Guards the number of a folder's users, which worker threads change too."""
+
 _FICLONE = 0x40049409
 """Linux: share a file's blocks until one side writes (btrfs, xfs, bcachefs)."""
+
+
+@dataclass(slots=True)
+class _Folder:
+    """A folder that copies share until one of them writes.
+
+    Attributes:
+        path: the folder.
+        is_ours: made here, so removed with its last user.
+        users: copies that read from it.
+    """
+
+    path: Path
+    is_ours: bool
+    users: int = 1
 
 
 class DirectoryWorkspace:
     """Files below one folder.
 
-    A fork reads its origin's files and gets a folder of its own at the first write, or when
-    `folder` is asked for (for a program that runs there). Copies share blocks where the file
-    system can. The folder that was passed in is never changed and never removed.
+    Forks share a folder and get one of their own at the first write, or when `folder` is
+    asked for (for a program that runs there). Copies share blocks where the file system
+    can. A folder that was passed in is never changed and never removed.
 
     Args:
         source: the files to begin with; None begins with none.
@@ -46,13 +66,14 @@ class DirectoryWorkspace:
         scratch: str | os.PathLike[str] | None = None,
         tools: Sequence[Tool] = (),
     ) -> None:
-        self._source = None if source is None else Path(source)
+        self._folder = None if source is None else _Folder(Path(source), is_ours=False)
         self._scratch = scratch
-        self._own: Path | None = None
         self.tools = tuple(tools)
 
     async def folder(self) -> Path:
         """This copy's own folder, to run programs in; what they change is this branch's.
+
+        Ask again after a fork: from then on the folder is shared.
 
         Raises:
             StoreError: it cannot be made.
@@ -60,16 +81,18 @@ class DirectoryWorkspace:
         return await self._in_thread(self._mine)
 
     async def fork(self) -> DirectoryWorkspace:
-        return DirectoryWorkspace(
-            self._own or self._source, scratch=self._scratch, tools=self.tools
-        )
+        fork = DirectoryWorkspace(scratch=self._scratch, tools=self.tools)
+        if self._folder is not None:
+            with _counting:
+                self._folder.users += 1
+            fork._folder = self._folder
+        return fork
 
     async def release(self) -> None:
-        """Remove this copy's own folder. Forks that were not written to read from it: release
-        them first, or together, as a collection does."""
-        own, self._own = self._own, None
-        if own is not None:
-            await anyio.to_thread.run_sync(shutil.rmtree, own)
+        """Let go of the folder; its last user removes it."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            await self._in_thread(lambda: _left(folder))
 
     async def snapshot(self) -> Mapping[str, str]:
         return await self._in_thread(lambda: {p: self._read(p) for p in self._paths()})
@@ -110,29 +133,37 @@ class DirectoryWorkspace:
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
-            raise StoreError(f"workspace in {self._own or self._source}: {error}") from error
+            raise StoreError(f"workspace in {self._root()}: {error}") from error
+
+    def _root(self) -> Path | None:
+        return None if self._folder is None else self._folder.path
 
     def _mine(self) -> Path:
-        if self._own is None:
-            own = Path(tempfile.mkdtemp(prefix="focus-workspace-", dir=self._scratch))
-            try:
-                if self._source is not None:
-                    copy_tree(self._source, own)
-            except BaseException:
-                shutil.rmtree(own)
-                raise
-            self._own = own
-        return self._own
+        """A folder that only this copy uses."""
+        shared = self._folder
+        if shared is not None and shared.is_ours and shared.users == 1:
+            return shared.path
+        own = Path(tempfile.mkdtemp(prefix="focus-workspace-", dir=self._scratch))
+        try:
+            if shared is not None:
+                copy_tree(shared.path, own)
+        except BaseException:
+            shutil.rmtree(own)
+            raise
+        self._folder = _Folder(own, is_ours=True)
+        if shared is not None:
+            _left(shared)
+        return own
 
     def _paths(self) -> list[str]:
-        root = self._own or self._source
+        root = self._root()
         if root is None:
             return []
         files = (p for p in root.rglob("*") if p.is_file() and not p.is_symlink())
         return sorted(p.relative_to(root).as_posix() for p in files)
 
     def _read(self, path: str) -> str:
-        root = self._own or self._source
+        root = self._root()
         target = None if root is None else self._inside(root, path)
         if target is None or not target.is_file():
             raise ToolError(f"nothing is stored at {path[:80]!r}")
@@ -150,6 +181,15 @@ class DirectoryWorkspace:
             if target.is_symlink():
                 raise ToolError(f"{path!r} is a link, which is not followed")
         return target
+
+
+def _left(folder: _Folder) -> None:
+    """One user less; the last one removes what was made here."""
+    with _counting:
+        folder.users -= 1
+        is_last = folder.users == 0
+    if is_last and folder.is_ours:
+        shutil.rmtree(folder.path)
 
 
 def copy_tree(source: Path, target: Path) -> None:
