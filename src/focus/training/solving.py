@@ -15,6 +15,7 @@ from focus.critic import Critic, render_context
 from focus.execution import ExecutionServices
 from focus.policies.base import Policy
 from focus.problem import Problem
+from focus.records.records import CriticContext
 from focus.search import Search
 from focus.tasks.quality import wilson
 from focus.tasks.registry import Task
@@ -22,7 +23,7 @@ from focus.training.gate import GateSample
 from focus.training.making import make_agent
 from focus.tree import Identity
 
-__all__ = ("Accuracy", "evaluate", "gate_samples")
+__all__ = ("Accuracy", "FreshOutcome", "evaluate", "fresh_outcomes", "gate_samples")
 
 Progress = Callable[[int, int, float], None]
 """Called with (done, total, mean outcome so far)."""
@@ -126,6 +127,25 @@ async def evaluate(
     return Accuracy.of(in_order, tokens=tokens, truncated=truncated)
 
 
+@dataclass(frozen=True, slots=True)
+class FreshOutcome:
+    """A checkpoint of a fresh rollout, and what one more unbranched continuation came to.
+
+    Attributes:
+        problem: which no model should have trained on.
+        depth: edges from the root.
+        context: what the critic read.
+        value: the critic's.
+        outcome: of the continuation; drawn apart from the rollout that made the checkpoint.
+    """
+
+    problem: Problem
+    depth: int
+    context: CriticContext
+    value: float
+    outcome: float
+
+
 async def gate_samples(
     policy: Policy,
     critic: Critic,
@@ -135,12 +155,26 @@ async def gate_samples(
     seed: int,
     services: ExecutionServices,
 ) -> list[GateSample]:
+    """Fresh outcomes as the gate reads them."""
+    found = await fresh_outcomes(policy, critic, task, problems, seed=seed, services=services)
+    return [GateSample(one.problem.key, one.depth, one.value, one.outcome) for one in found]
+
+
+async def fresh_outcomes(
+    policy: Policy,
+    critic: Critic,
+    task: Task,
+    problems: Sequence[Problem],
+    *,
+    seed: int,
+    services: ExecutionServices,
+) -> list[FreshOutcome]:
     """Checkpoints of fresh rollouts, each with a fresh outcome and the critic's value.
 
     Per problem: one unbranched rollout gives its checkpoints (root included, terminal not);
     from each, one more unbranched continuation gives the outcome y.
     """
-    found: dict[int, list[GateSample]] = {}
+    found: dict[int, list[FreshOutcome]] = {}
 
     async def visit(index: int, problem: Problem) -> None:
         agent, env = make_agent(policy, task, problem, seed=seed, services=services)
@@ -149,12 +183,12 @@ async def gate_samples(
     async with siblings() as group:
         for index, problem in enumerate(problems):
             group.start_soon(visit, index, problem)
-    return [sample for index in range(len(problems)) for sample in found[index]]
+    return [outcome for index in range(len(problems)) for outcome in found[index]]
 
 
 async def _visit(
     agent: Agent, env: Env, critic: Critic, problem: Problem, *, name: str
-) -> list[GateSample]:
+) -> list[FreshOutcome]:
     name = f"{name}/{problem.key}"
     root = await agent.start(problem, env)
     outcomes = []
@@ -171,7 +205,8 @@ async def _visit(
     await held.release(env)
     contexts = [render_context(critic.renderer, agent.policy, c) for c in checkpoints]
     values = await critic.score(contexts)
+    columns = enumerate(zip(contexts, values, outcomes, strict=True))
     return [
-        GateSample(problem.key, depth, value, outcome)
-        for depth, (value, outcome) in enumerate(zip(values, outcomes, strict=True))
+        FreshOutcome(problem, depth, context, value, outcome)
+        for depth, (context, value, outcome) in columns
     ]
