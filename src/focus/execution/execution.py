@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,15 +102,17 @@ class Execution:
                 raise ConfigError(f"{name} must be > 0, got {getattr(self, name)}")
         self.owns_services = self.services is None
         self._made: ExecutionServices | None = None
+        self._first_use = threading.Lock()
 
     @property
     def shared(self) -> ExecutionServices:
         """The services in use."""
         if self.services is not None:
             return self.services
-        if self._made is None:
-            self._made = ExecutionServices()
-        return self._made
+        with self._first_use:
+            if self._made is None:
+                self._made = ExecutionServices()
+            return self._made
 
     async def aclose(self) -> None:
         """Close the services it made itself; passed-in ones are borrowed."""
