@@ -9,6 +9,7 @@ from focus.collect.ledger import Ledger
 from focus.credit.base import Credit
 from focus.errors import Failure
 from focus.records import ActorRecord, CriticRecord, Packing
+from focus.records.records import CriticContext
 from focus.search import PhaseReport
 from focus.tokens import LogProbs, TokenIds
 from focus.tree import Tree
@@ -74,6 +75,8 @@ class Evaluation:
         tokens: ids sampled over the whole solution.
         prefix, ids, log_probs: input and output of its last generation.
         text: the whole solution, decoded once; after a fold, what followed it.
+        contexts: its checkpoints as the collector's critic would see them, the root first,
+            the end not; empty unless they were asked for.
     """
 
     outcome: float
@@ -83,3 +86,4 @@ class Evaluation:
     ids: TokenIds
     log_probs: LogProbs
     text: str
+    contexts: tuple[CriticContext, ...] = ()

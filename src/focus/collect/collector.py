@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -15,10 +16,11 @@ from focus.collect.ledger import Ledger
 from focus.collect.rollout import rollout
 from focus.credit import DirectBranchTd
 from focus.credit.base import Estimator
-from focus.critic import Critic
+from focus.critic import Critic, render_context
 from focus.errors import CollectionFailed, ConfigError, LifecycleError
 from focus.problem import Problem
 from focus.records import Packing, actor_records, critic_records
+from focus.records.records import CriticContext
 from focus.search import Search
 from focus.tree import Identity, Returns, Tree, TreeHeader
 
@@ -155,8 +157,19 @@ class Collector:
             ) from driver.first_error
         return self._settled(tree, driver)
 
-    async def evaluate(self, problem: Problem, *, identity: Identity | None = None) -> Evaluation:
+    async def evaluate(
+        self,
+        problem: Problem,
+        *,
+        identity: Identity | None = None,
+        with_contexts: bool = False,
+    ) -> Evaluation:
         """One unbranched solution through the same agent; no critic, no records.
+
+        Args:
+            problem: the problem.
+            identity: run, round and attempt, from which its requests take their seeds.
+            with_contexts: also render its checkpoints for the critic.
 
         Raises:
             RequestError, EnvError, ProblemError: it could not be finished.
@@ -181,7 +194,14 @@ class Collector:
             ids=sampled.ids,
             log_probs=last.edge.log_probs,
             text=self._agent.policy.decode(full[root.prompt_length :]),
+            contexts=self._contexts([root, *(s.checkpoint for s in steps[:-1])])
+            if with_contexts
+            else (),
         )
+
+    def _contexts(self, checkpoints: Sequence[Checkpoint]) -> tuple[CriticContext, ...]:
+        renderer, policy = self._critic.renderer, self._agent.policy
+        return tuple(render_context(renderer, policy, checkpoint) for checkpoint in checkpoints)
 
     def _begin(self, what: str) -> None:
         if self._state != "open":

@@ -78,6 +78,18 @@ class ServedScorer:
         )
         return scores.values
 
+    async def ready(self) -> None:
+        """Ask for no values: FOCUS's scorer loads the snapshot and holds it for the session.
+
+        Foreign servers answer nothing without an input, so they are not asked; their first
+        reply says which version they serve.
+
+        Raises:
+            RequestError: not reached, or FatalError: no such snapshot.
+        """
+        if isinstance(self._wire, FocusWire):
+            await self([])
+
     async def aclose(self) -> None:
         """Give the session back, if the server can still be told, and close the client."""
         try:

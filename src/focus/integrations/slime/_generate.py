@@ -24,9 +24,11 @@ from focus.errors import (
     RequestError,
     SchemaError,
 )
+from focus.integrations.slime._outcomes import Outcomes
 from focus.integrations.slime._refusals import check_args, check_critic_route
 from focus.integrations.slime._rounds import Rounds, settle_all
 from focus.integrations.slime._samples import new_sample, samples_of
+from focus.loop.rounds import RoundCritics
 from focus.policies.base import Policy
 from focus.policies.slime import SlimePolicy
 from focus.problem import Message, Problem
@@ -49,6 +51,8 @@ def make_generate(
     allow_partial: bool = False,
     packing: Packing = "segment",
     critic: Literal["slime"] | None = None,
+    critics: RoundCritics | None = None,
+    outcome_sink: JsonlDirectory | None = None,
 ) -> Hook:
     """Slime's custom generate function: one tree per prompt, its segments as samples.
 
@@ -65,6 +69,10 @@ def make_generate(
         packing: ``"segment"``, one sample per edge, or ``"path"``, one per root-to-leaf
             path, whatever the collector's own.
         critic: ``"slime"`` sends the critic's targets to Slime's critic.
+        critics: of ``focus loop``: each round is collected with the critic that was decided
+            for it, instead of the collector's own, and waits until it is. Until one steers,
+            credit is RefinedTd.
+        outcome_sink: as in `make_evaluate`, for what Slime evaluates through this hook.
 
     Returns:
         ``async (args, sample, sampling_params, evaluation=False)``, giving a list of
@@ -87,8 +95,9 @@ def make_generate(
         allow_partial=allow_partial,
         packing=packing,
         with_targets=critic is not None,
+        critics=critics,
     )
-    solve = make_evaluate(collector_for, profile=profile)
+    solve = make_evaluate(collector_for, profile=profile, outcome_sink=outcome_sink)
 
     async def generate(
         args: Any, sample: Any, sampling_params: Mapping[str, Any], evaluation: bool = False
@@ -100,7 +109,9 @@ def make_generate(
     return generate
 
 
-def make_evaluate(collector_for: CollectorFor, *, profile: str) -> Hook:
+def make_evaluate(
+    collector_for: CollectorFor, *, profile: str, outcome_sink: JsonlDirectory | None = None
+) -> Hook:
     """Slime's evaluation function: one unbranched solution and its outcome reward.
 
     The sample holds the input and output tokens of the solution's last generation, as they
@@ -109,6 +120,9 @@ def make_evaluate(collector_for: CollectorFor, *, profile: str) -> Hook:
     Args:
         collector_for: builds the collector of one problem; its agent and env are used.
         profile: how messages become prompt ids.
+        outcome_sink: where each solution's checkpoints go with its outcome, under the last
+            round that was begun; a critic is judged on them. Evaluate prompts that neither
+            the policy nor the critic is trained on.
 
     Returns:
         ``async (args, sample, sampling_params, evaluation=False)``, giving one sample.
@@ -116,6 +130,7 @@ def make_evaluate(collector_for: CollectorFor, *, profile: str) -> Hook:
         changed: sampling settings are the agent's.
     """
     calls = itertools.count()
+    outcomes = None if outcome_sink is None else Outcomes(outcome_sink)
 
     @functools.cache
     def mention(ignored: str) -> None:
@@ -135,7 +150,12 @@ def make_evaluate(collector_for: CollectorFor, *, profile: str) -> Hook:
                 if ignored := _ignored(sampling_params or {}, collector.agent):
                     mention(str(ignored))
                 async with collector:
-                    found = await collector.evaluate(problem, identity=identity)
+                    found = await collector.evaluate(
+                        problem, identity=identity, with_contexts=outcomes is not None
+                    )
+            if outcomes is not None:
+                note = functools.partial(outcomes.note, args, problem, found, collector)
+                await to_its_end(anyio.to_thread.run_sync(note))
         return new_sample(
             sample,
             found.prefix,
@@ -160,6 +180,7 @@ class _Trees:
     allow_partial: bool
     packing: Packing
     with_targets: bool
+    critics: RoundCritics | None
 
     async def samples(self, args: Any, source: Any) -> list[Any]:
         """Everything is checked before a request is sent; records are stored before samples
@@ -172,6 +193,8 @@ class _Trees:
                 collector = _collector(self.collector_for, policy, problem)
                 _check_law(args, collector.agent)
                 identity = self.rounds.begin(args, source.index)
+                if self.critics is not None:
+                    collector = (await self.critics.of(identity.round)).steer(collector)
                 collection = await self._collect(collector, problem, identity)
                 deliver = functools.partial(self._deliver, args, source, collection, collector)
                 # A cancelled hook leaves no thread that is still writing.

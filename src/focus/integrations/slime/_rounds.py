@@ -30,7 +30,14 @@ from focus.records.files import listed
 from focus.records.jsonl import MANIFEST, PromptFile, accepted_attempts, read_manifest
 from focus.tree import Identity
 
-__all__ = ("Rounds", "accept_saved", "prompts_per_round", "run_name", "settle_all")
+__all__ = (
+    "Rounds",
+    "accept_saved",
+    "last_begun",
+    "prompts_per_round",
+    "run_name",
+    "settle_all",
+)
 
 _TRACKER = "latest_checkpointed_iteration.txt"
 _LOG = logging.getLogger("focus.integrations.slime")
@@ -42,6 +49,12 @@ def settle_all() -> None:
     """Accept, in every sink of this process, the rounds that Slime has saved by now."""
     for rounds in list(_live):
         rounds.settle()
+
+
+def last_begun() -> Identity | None:
+    """The latest round that this process has begun to collect; None before the first."""
+    begun = [rounds.begun for rounds in list(_live) if rounds.begun is not None]
+    return max(begun, key=lambda identity: identity.round, default=None)
 
 
 def accept_saved(
@@ -114,7 +127,11 @@ class _Round:
 
 
 class Rounds:
-    """Books of one training hook; its calls may overlap and come from several threads."""
+    """Books of one training hook; its calls may overlap and come from several threads.
+
+    Attributes:
+        begun: identity of the prompt that came last.
+    """
 
     def __init__(self, sink: JsonlDirectory | None) -> None:
         self._sink = sink
@@ -126,6 +143,7 @@ class Rounds:
         self._attempt = 0
         self._stale: _Saved | None = None
         self._wrote = False
+        self.begun: Identity | None = None
         _live.add(self)
 
     def begin(self, args: Any, index: int) -> Identity:
@@ -139,7 +157,8 @@ class Rounds:
         with self._lock:
             run = self._run or self._open(args, round)
             self._settle()
-        return Identity(run=run, round=round, attempt=self._attempt)
+            self.begun = Identity(run=run, round=round, attempt=self._attempt)
+        return self.begun
 
     def hand_over(self, args: Any, collection: Collection) -> None:
         """Store a prompt's critic records, before its samples are given away. Blocks.
