@@ -17,6 +17,7 @@ from focus.cli.show import show
 from focus.cli.slime import slime_app
 from focus.cli.terminal import quiet_libraries, survive_any_text
 from focus.cli.train import train
+from focus.cli.view import view
 
 __all__ = ("app",)
 
@@ -60,6 +61,7 @@ app.command(short_help="Train actor and critic on rollout trees.")(train)
 app.command(name="eval", short_help="Measure a model on a task.")(evaluate)
 app.command(short_help="Trees and records for a file of problems.")(collect)
 app.command(short_help="Look at a tree or at a run.")(show)
+app.command(short_help="The same in the browser, live or as one file.")(view)
 app.command(short_help="Serve a model to clients and routers.")(serve)
 app.command(short_help="Check what this machine has and lacks.")(doctor)
 app.command(short_help="What is promised, measured here.")(promises)
