@@ -179,7 +179,7 @@ async def test_b76_the_order_of_a_critics_replies_changes_no_bit() -> None:
     for seed in range(100):
         critic = Critic.function(OutOfOrder(seed), version="v", batch=1 + seed % 3)
         found = await collect(
-            policy, WalkEnv(), search=Search.two_phase(tokens=60), critic=critic, segment=3
+            policy, WalkEnv(), search=Search.two_phase(tokens=40), critic=critic, segment=3
         )
         seen.add((repr(found.credit), repr(found.critic), repr([n.value for n in found.tree])))
     assert len(seen) == 1
