@@ -3,7 +3,7 @@
 Training hooks import `collector_for`; pass `critic=` once a value model has been trained.
 """
 
-from math_quickstart import MathEnv, make_agent
+from math_quickstart import CHUNK_TOKENS, MathEnv, chunked_agent
 
 from focus import (
     Collector,
@@ -16,7 +16,7 @@ from focus import (
     Search,
 )
 
-__all__ = ("collector_for", "make_collector")
+__all__ = ("collector_for", "make_collector", "sized_collector")
 
 
 def make_collector(
@@ -34,10 +34,28 @@ def make_collector(
         critic: snapshot for this round; None starts with the constant 0.5.
         services: shared by the collectors of one process, to bound its requests.
     """
+    return sized_collector(policy, reference, critic=critic, services=services)
+
+
+def sized_collector(
+    policy: Policy,
+    reference: object,
+    *,
+    chunk: int = CHUNK_TOKENS,
+    tokens: int = 16_384,
+    critic: Critic | None = None,
+    services: ExecutionServices | None = None,
+) -> Collector:
+    """The same with chunks and a budget of other sizes, for models of other sizes.
+
+    Args:
+        chunk: most tokens of one request.
+        tokens: generation budget of the tree.
+    """
     return Collector(
-        agent=make_agent(policy, execution=Execution(services=services)),
+        agent=chunked_agent(policy, chunk, execution=Execution(services=services)),
         env=MathEnv(reference),
-        search=Search.two_phase(tokens=16_384, concurrency=4),
+        search=Search.two_phase(tokens=tokens, concurrency=4),
         critic=critic or Critic.constant(0.5),
         credit=DirectBranchTd(prior_strength=1.0),
         own=services is None,

@@ -152,6 +152,10 @@ class TinkerPolicy:
         """Text of `ids` in one decode; special tokens dropped unless kept."""
         return self._codec.decode(ids, keep_special=keep_special)
 
+    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
+        """Ids that answer a reply: end of turn unless `closed`, `messages`, header."""
+        return self._codec.continuation(messages, closed=closed)
+
     async def generate(
         self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
     ) -> Generation:

@@ -23,7 +23,7 @@ from focus.testing.tinker_service.wire import BadRequest, read_sample
 __all__ = ("tinker_app",)
 
 _PREFIX = "/api/v1"
-_PATIENCE_S = 10.0
+_PATIENCE_S = 30.0
 """A result that takes longer is asked for again."""
 
 _STATUS = {FaultKind.BUSY: 429, FaultKind.UNAVAILABLE: 503}
