@@ -14,6 +14,7 @@ from focus._cancellation import stray_cancellation
 from focus.errors import Aborted, ConfigError, RequestError, TransientError
 from focus.execution.checks import check_generation, check_shape
 from focus.execution.services import ExecutionServices
+from focus.execution.spans import Tracer, describe_reply, request_span
 from focus.policies.base import Policy, Refreshable, RequestTag
 from focus.policies.faults import classify_exception
 from focus.policies.retry import RetryPolicy, persist
@@ -89,12 +90,15 @@ class Execution:
         deadline_s: most seconds for one try, waiting for a permit not included.
         env_deadline_s: most seconds for one call of the environment.
         retry: how failures are repeated.
+        tracer: makes an OpenTelemetry span of each try, from asking for its permit to its
+            checked reply; None makes none.
     """
 
     services: ExecutionServices | None = None
     deadline_s: float = 600.0
     env_deadline_s: float = 600.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    tracer: Tracer | None = None
 
     def __post_init__(self) -> None:
         for name in ("deadline_s", "env_deadline_s"):
@@ -139,7 +143,10 @@ class Execution:
 
         async def attempt(request: str) -> Generation:
             tag = RequestTag(request=request, tree=tree)
-            return await self._try(policy, prefix, sampling, tag, version, counts)
+            with request_span(self.tracer, tag, prefix, sampling) as span:
+                generation = await self._try(policy, prefix, sampling, tag, version, counts)
+                describe_reply(span, generation)
+            return generation
 
         generation, tries = await persist(attempt, retry=self.retry, name=name)
         return Reply(generation, tries)
