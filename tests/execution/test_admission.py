@@ -4,8 +4,6 @@ import asyncio
 import gc
 import random
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -20,6 +18,7 @@ from hypothesis.stateful import (
 
 from focus import AdmissionPool
 from focus.errors import ConfigError, LifecycleError
+from focus.promises.storms import Meter, in_threads, storm_over
 
 
 class Caller:
@@ -141,80 +140,13 @@ TestPoolModel = PoolModel.TestCase
 TestPoolModel.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 
 
-class Meter:
-    """Counts holders across threads."""
-
-    def __init__(self, capacity: int) -> None:
-        self._lock = threading.Lock()
-        self._capacity = capacity
-        self.inside = 0
-        self.exceeded = 0
-        self.operations = 0
-
-    def enter(self) -> None:
-        with self._lock:
-            self.inside += 1
-            self.operations += 1
-            self.exceeded += self.inside > self._capacity
-
-    def leave(self) -> None:
-        with self._lock:
-            self.inside -= 1
-
-
-async def storm(pool: AdmissionPool, meter: Meter, rng: random.Random, rounds: int) -> None:
-    """Sixteen callers that come, go and are cancelled at random moments."""
-
-    async def call() -> None:
-        async with pool.permit():
-            meter.enter()
-            try:
-                for _ in range(rng.randrange(3)):
-                    await asyncio.sleep(0)
-            finally:
-                meter.leave()
-
-    for _ in range(rounds):
-        tasks = [asyncio.create_task(call()) for _ in range(16)]
-        for _ in range(rng.randrange(8)):
-            await asyncio.sleep(0)
-        for task in rng.sample(tasks, rng.randrange(6)):
-            task.cancel()
-        done = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(result is None or isinstance(result, asyncio.CancelledError) for result in done)
-
-
-def in_threads(*mains: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run each on an event loop of its own thread; re-raise what failed."""
-    errors: list[BaseException] = []
-
-    def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            asyncio.run(main())
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(main,)) for main in mains]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
-    assert not any(thread.is_alive() for thread in threads), "deadlock"
-    if errors:
-        raise errors[0]
-
-
+@pytest.mark.parametrize("closes", [False, True])
 @pytest.mark.parametrize("capacity", [1, 3])
-def test_three_loops_in_threads_share_one_pool(capacity: int, full: bool) -> None:
+def test_three_loops_in_threads_share_one_pool(capacity: int, closes: bool) -> None:
     pool, meter = AdmissionPool(capacity), Meter(capacity)
-    rounds = 12_000 if full else 450
-
-    def main(seed: int) -> Callable[[], Coroutine[Any, Any, None]]:
-        return lambda: storm(pool, meter, random.Random(seed), rounds)
-
-    in_threads(*map(main, range(3)))
+    assert storm_over(pool, meter, random.Random(capacity), rounds=100, closes=closes) == 0
     assert meter.exceeded == 0
-    assert meter.operations > rounds * 3 * 8
+    assert meter.operations > 3 * 100 * 8
     found = pool.statistics
     assert (found.in_use, found.waiting) == (0, 0)
     assert found.peak <= capacity
@@ -246,7 +178,7 @@ def test_closing_while_threads_wait_fails_the_waiters_and_keeps_the_books() -> N
         except LifecycleError:
             refused.append(number)
 
-    in_threads(hold, wait)
+    assert in_threads(hold, wait) == 0
     assert sorted(refused) == [0, 1, 2, 3, 4]
     assert pool.statistics.in_use == 0
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,58 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from focus.errors import CorruptReply
-from focus.policies.base import RequestTag
 from focus.policies.convention import LogProbConvention, judge, probe_convention
-from focus.problem import Message
-from focus.sampling import Sampling
-from focus.tokens import FinishReason, Generation, TokenIds
+from focus.promises.agreement import OneStep, reported
+from focus.tokens import Generation, TokenIds
 
 PROCESSED, RAW, DIVIDED, UNCLEAR = LogProbConvention
 
 logits = st.lists(st.floats(-6, 6), min_size=2, max_size=40)
 temperatures = st.sampled_from([0.3, 0.5, 0.7, 1.5, 2.0])
-
-
-def log_softmax(values: Sequence[float]) -> list[float]:
-    top = max(values)
-    total = math.log(math.fsum(math.exp(value - top) for value in values)) + top
-    return [value - total for value in values]
-
-
-def reported(z: Sequence[float], temperature: float, convention: LogProbConvention) -> list[float]:
-    if convention is PROCESSED:
-        return log_softmax([value / temperature for value in z])
-    scale = temperature if convention is DIVIDED else 1.0
-    return [value / scale for value in log_softmax(z)]
-
-
-class OneStep:
-    """A policy of one distribution that reports by a convention."""
-
-    version, context_limit, train_temperature, tokenizer_hash = "one", None, 1.0, ""
-
-    def __init__(self, z: Sequence[float], convention: LogProbConvention) -> None:
-        self.z = z
-        self.convention = convention
-        self.vocab_size: int | None = len(z)
-        self.requests = 0
-
-    def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Any:
-        return (0,)
-
-    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
-        return ""
-
-    async def generate(
-        self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
-    ) -> Generation:
-        self.requests += 1
-        temperature, _, _ = sampling.law
-        law = [math.exp(value) for value in reported(self.z, temperature, PROCESSED)]
-        rng = random.Random(f"{temperature}/{sampling.seed}")
-        (token,) = rng.choices(range(len(law)), law)
-        value = reported(self.z, temperature, self.convention)[token]
-        return Generation((token,), (value,), FinishReason.LENGTH, self.version)
 
 
 @given(z=logits, temperature=temperatures, convention=st.sampled_from([PROCESSED, RAW, DIVIDED]))
@@ -105,7 +58,7 @@ async def test_a_certain_model_tells_nothing() -> None:
 async def test_it_goes_on_until_the_model_hesitates() -> None:
     class Later(OneStep):
         async def generate(self, prefix: TokenIds, *args: Any, **options: Any) -> Generation:
-            self.z = (0.0, 60.0) if len(prefix) < 4 else (0.0, 1.0)
+            self.logits = (0.0, 60.0) if len(prefix) < 4 else (0.0, 1.0)
             return await super().generate(prefix, *args, **options)
 
     for convention in (PROCESSED, RAW, DIVIDED):

@@ -7,26 +7,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
 
-from focus import Agent, Allowance, Collector, Critic, Policy, Problem, Search, Segments
 from focus.errors import FocusError, StoreError
+from focus.integrations.slime import make_generate
 from focus.promises.base import Measured, Stand
+from focus.promises.hosts import HostSample, Walker, host_args
 from focus.records import JsonlDirectory, load_stored_tree, read_critic_records, save_tree
 from focus.records.files import Files, write_whole
 from focus.records.jsonl import accepted_attempts
-from focus.testing.envs import WalkEnv, walk_script
 from focus.testing.files import FAULTS, FailingFiles
-from focus.testing.policies import ScriptedPolicy
 from focus.testing.records import golden_tree, three
 from focus.training.rundir import RunDirectory
 
 __all__ = ("WRITES", "Write", "failing_disk", "meet_every_fault")
-
-_STEPS = 6
 
 
 @dataclass(frozen=True)
@@ -182,40 +178,9 @@ def _samples() -> Write:
 
 
 async def _hooked(sink: JsonlDirectory) -> list[Any]:
-    from focus.integrations.slime import make_generate
-
-    hook = make_generate(_walk, profile="token_chunk", critic_sink=sink)
-    args = SimpleNamespace(
-        sglang_router_ip="127.0.0.1",
-        sglang_router_port=9,
-        hf_checkpoint="builtin",
-        rollout_temperature=1.0,
-        rollout_batch_size=1,
-        advantage_estimator="grpo",
-    )
-    samples: list[Any] = await hook(args, _Sample(index=0, prompt="Walk."), {})
+    hook = make_generate(Walker(), profile="token_chunk", critic_sink=sink)
+    samples: list[Any] = await hook(host_args(), HostSample(index=0, prompt="Walk."), {})
     return samples
-
-
-class _Sample(SimpleNamespace):
-    """The least that a host's sample has."""
-
-    label = "secret"
-    metadata: Any = None
-
-
-def _walk(policy: Policy, problem: Problem) -> Collector:
-    agent = Agent(
-        ScriptedPolicy(walk_script(_STEPS)),
-        parser=Segments(3),
-        allowance=Allowance(tokens=_STEPS + 1),
-    )
-    return Collector(
-        agent=agent,
-        env=WalkEnv(),
-        search=Search.two_phase(tokens=40),
-        critic=Critic.constant(0.5),
-    )
 
 
 WRITES: tuple[Write, ...] = (

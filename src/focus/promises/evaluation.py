@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from focus.promises.base import Promise
+from focus.promises.base import Limits, Promise
+from focus.promises.resumption import resumed
+from focus.promises.separation import separated
 
 __all__ = ("ROWS",)
 
@@ -12,11 +14,15 @@ ROWS = (
         promise="evaluation changes no training payload and writes no critic record",
         target=0,
         unit="payloads changed, and records written",
+        measure=separated,
+        limits=Limits(quick_s=120.0, full_s=1_800.0),
     ),
     Promise(
         id="E2",
         promise="a resumed run skips nothing and accepts nothing twice",
         target=0,
         unit="states with a skipped or doubled prompt",
+        measure=resumed,
+        limits=Limits(quick_s=240.0, full_s=3_600.0),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from focus.promises.base import Promise
+from focus.promises.storms import permits
 
 __all__ = ("ROWS",)
 
@@ -12,5 +13,6 @@ ROWS = (
         promise="permits are never exceeded and never lost",
         target=0,
         unit="permits exceeded, lost or deadlocked",
+        measure=permits,
     ),
 )
