@@ -36,7 +36,8 @@ def test_one_record_per_target_in_node_order(case: tuple[Tree[None], Credit]) ->
         )
         assert record.prior == tree[record.node].value
         assert record.context.ids == tree.context(record.node)
-        assert record.diagnostics == credit.diagnostics.get(record.node, {})
+        own = credit.diagnostics.get(record.node, {}).items()
+        assert own <= record.diagnostics.items()
 
 
 def test_a_target_without_its_context_is_refused() -> None:
@@ -94,10 +95,26 @@ def test_a_text_context_without_ids_is_enough() -> None:
     assert record.context is context
 
 
+def test_suffix_outcomes_travel_with_every_estimator() -> None:
+    tree = build_tree(fork(0.5, chain([0.25], outcome=1.0), end(0.0)))
+    targets = credit_of(n0=Target(0.5, 2), n1=Target(0.5, 1))
+    records = critic_records(tree, targets, contexts_of(tree))
+    assert [record.diagnostics for record in records] == [
+        {"samples": 2.0, "mean": 0.5},
+        {"samples": 1.0, "mean": 1.0},
+    ]
+
+
+def test_where_nothing_finished_there_is_no_mean() -> None:
+    tree = build_tree(fork(0.5, chain([0.25], outcome=None)))
+    [record] = critic_records(tree, credit_of(n0=Target(0.25, 1)), contexts_of(tree))
+    assert record.diagnostics == {"samples": 0.0}
+
+
 def test_diagnostics_are_copied() -> None:
     tree = build_tree(fork(0.5, end(1.0)))
     named = {"branches": 1.0}
     credit = dataclasses.replace(credit_of(n0=Target(1.0, 1)), diagnostics={0: named})
     [record] = critic_records(tree, credit, contexts_of(tree))
     named["branches"] = 2.0
-    assert record.diagnostics == {"branches": 1.0}
+    assert record.diagnostics == {"branches": 1.0, "samples": 1.0, "mean": 1.0}

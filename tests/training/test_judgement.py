@@ -12,7 +12,7 @@ import pytest
 from focus.errors import SchemaError
 from focus.training.bootstrap import ClusterBootstrap
 from focus.training.gate import BaseRates, GateSample, judge
-from focus.training.judgement import Judgement, examine, read_judgement
+from focus.training.judgement import Judgement, Previous, examine, read_judgement
 
 RATES = BaseRates(0.5, {0: 0.5, 1: 0.5})
 
@@ -72,13 +72,16 @@ def test_extreme_values_are_over_confident_though_they_beat_the_constant() -> No
 def test_a_critic_worse_than_the_current_one_does_not_replace_it() -> None:
     samples = draw(lambda p: 0.25 + 0.5 * p, 4, problems=1500)
     best = [(s.prediction - 0.25) / 0.5 for s in samples]
-    found = examine(samples, RATES, previous=("critic-0003", best))
+    found = examine(samples, RATES, previous=Previous("critic-0003", True, best))
     assert found.gate.passed
     assert "worse than critic-0003" in found.verdict.reason
     assert found.keeps_previous
-    assert not examine(samples, RATES, previous=("x", [0.5] * len(samples))).keeps_previous
+    idle = examine(samples, RATES, previous=Previous("critic-0003", False, best))
+    assert idle.verdict.steering
+    constant = Previous("critic-0002", True, [0.5] * len(samples))
+    assert not examine(samples, RATES, previous=constant).keeps_previous
     with pytest.raises(ValueError, match="shorter"):
-        examine(samples, RATES, previous=("critic-0003", best[1:]))
+        examine(samples, RATES, previous=Previous("critic-0003", True, best[1:]))
 
 
 def test_the_gate_is_the_one_of_the_training_run() -> None:
@@ -91,9 +94,8 @@ def test_the_gate_is_the_one_of_the_training_run() -> None:
 
 def test_it_comes_back_from_json() -> None:
     samples = draw(lambda p: p, 5)
-    found = examine(
-        samples, RATES, previous=("critic-0001", [0.5] * len(samples)), outcomes={"rounds": [3]}
-    )
+    previous = Previous("critic-0001", True, [0.5] * len(samples))
+    found = examine(samples, RATES, previous=previous, outcomes={"rounds": [3]})
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert read_judgement(plain, where="here") == found
     for name in plain:

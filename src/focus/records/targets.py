@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from focus.credit.base import Credit
+from focus.credit.base import Credit, returns_for, target_returns
 from focus.errors import RecordError
 from focus.records.invariants import RANGE_SLACK, check_critic_export
 from focus.records.records import CriticContext, CriticRecord, RecordKey
-from focus.tree import NodeId, Tree
+from focus.tree import Evidence, NodeId, Stats, Tree
 
 __all__ = ("critic_records",)
 
@@ -20,7 +20,9 @@ def critic_records(
     """One record per target of `credit`, in node order, each checked against the tree.
 
     The target is credit's own; only a rounding error of at most 1e-9 past an end of the
-    critic's range is taken back to that end.
+    critic's range is taken back to that end. Whatever the estimator, the diagnostics
+    ``samples`` and ``mean`` hold the suffix outcomes seen from the checkpoint on, so that a
+    critic can be warmed up on them.
 
     Args:
         tree: a settled tree.
@@ -37,11 +39,12 @@ def critic_records(
     >>> credit = Credit(estimator="by hand", advantages={}, targets={0: Target(0.5, 2)})
     >>> context = CriticContext(renderer="token_chunk/1", text="abc", ids=(1, 2, 3))
     >>> [record] = critic_records(tree, credit, {0: context})
-    >>> record.target, record.count, record.prior
-    (0.5, 2, 0.25)
+    >>> record.target, record.count, record.prior, record.diagnostics["mean"]
+    (0.5, 2, 0.25, 0.5)
     """
     source = RecordKey.of(tree)
     truncated = _truncated_below(tree)
+    evidence = Evidence.of(tree, target_returns(tree, returns_for(tree, None)))
     records = tuple(
         CriticRecord(
             source=source,
@@ -52,12 +55,18 @@ def critic_records(
             count=target.count,
             depth=tree[node_id].depth,
             truncated=node_id in truncated,
-            diagnostics=dict(credit.diagnostics.get(node_id, {})),
+            diagnostics={**credit.diagnostics.get(node_id, {}), **_outcomes(evidence[node_id])},
         )
         for node_id, target in sorted(credit.targets.items())
     )
     check_critic_export(records, tree, credit)
     return records
+
+
+def _outcomes(seen: Stats) -> dict[str, float]:
+    """No mean where nothing was seen: missing is not zero."""
+    found = {"samples": float(seen.count)}
+    return {**found, "mean": seen.mean} if seen.count else found
 
 
 def _context(

@@ -20,6 +20,7 @@ __all__ = (
     "Estimate",
     "Judgement",
     "Part",
+    "Previous",
     "examine",
     "read_judgement",
     "unjudged",
@@ -79,13 +80,24 @@ class Comparison:
 
     Attributes:
         version: the other snapshot.
+        steering: it steers now.
         gain: its squared error minus the new critic's; above zero the new one is better.
         gate: the other one's own judgement on these outcomes.
     """
 
     version: str
+    steering: bool
     gain: Estimate
     gate: GateReport
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The current snapshot: version, whether it steers, its values of the same checkpoints."""
+
+    version: str
+    steering: bool
+    values: Sequence[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +122,10 @@ class Judgement:
 
     @property
     def keeps_previous(self) -> bool:
-        """Whether the current snapshot should stay current: it may steer, the new one not."""
-        held = self.previous is not None and self.previous.gate.passed
-        return held and not self.verdict.steering
+        """Whether the current snapshot should stay current: it may steer on, the new one not."""
+        other = self.previous
+        holds = other is not None and other.steering and other.gate.passed
+        return holds and not self.verdict.steering
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `read_judgement` reads it back."""
@@ -183,21 +196,21 @@ def examine(
     samples: Sequence[GateSample],
     rates: BaseRates,
     *,
-    previous: tuple[str, Sequence[float]] | None = None,
+    previous: Previous | None = None,
     value_range: tuple[float, float] = (0.0, 1.0),
     least_samples: int = LEAST_SAMPLES,
     outcomes: Mapping[str, Any] | None = None,
 ) -> Judgement:
     """Judge a critic on fresh outcomes.
 
-    It may steer iff the gate opens (`judge`), it is not shown to be worse than the current
-    snapshot, and its squared error is not shown to exceed its own claim by more than
+    It may steer iff the gate opens (`judge`), it is not shown to be worse than a current
+    snapshot that steers, and its squared error is not shown to exceed its own claim by more than
     `OVERCONFIDENCE`. "Shown" means that the whole 95 % interval says so.
 
     Args:
         samples: fresh checkpoints with outcomes and the critic's values.
         rates: constants fitted on training data.
-        previous: version of the current snapshot, and its values of the same checkpoints.
+        previous: the current snapshot, if there is one.
         value_range: of the critic.
         least_samples: fewer never open the gate.
         outcomes: where they came from, plain JSON, kept with the judgement.
@@ -212,7 +225,7 @@ def examine(
     case = _Case(samples, rates, value_range, ClusterBootstrap([s.problem for s in samples]))
     gate = judge(samples, rates, least_samples=least_samples)
     parts = case.parts()
-    other = None if previous is None else _compared(case, *previous, least_samples=least_samples)
+    other = None if previous is None else _compared(case, previous, least_samples=least_samples)
     return Judgement(
         verdict=_verdict(gate, parts["all"], other),
         gate=gate,
@@ -223,19 +236,18 @@ def examine(
     )
 
 
-def _compared(
-    case: _Case, version: str, predictions: Sequence[float], *, least_samples: int
-) -> Comparison:
+def _compared(case: _Case, previous: Previous, *, least_samples: int) -> Comparison:
     theirs = [
         replace(sample, prediction=value)
-        for sample, value in zip(case.samples, predictions, strict=True)
+        for sample, value in zip(case.samples, previous.values, strict=True)
     ]
     gains = [
         (their.prediction - their.outcome) ** 2 - own
         for their, own in zip(theirs, case.errors(), strict=True)
     ]
     return Comparison(
-        version=version,
+        version=previous.version,
+        steering=previous.steering,
         gain=case.estimate(gains, [True] * len(gains)),
         gate=judge(theirs, case.rates, least_samples=least_samples),
     )
@@ -244,7 +256,7 @@ def _compared(
 def _verdict(gate: GateReport, whole: Part, previous: Comparison | None) -> Verdict:
     if not gate.passed:
         return Verdict(False, gate.reason)
-    if previous is not None and previous.gain.high < 0:
+    if previous is not None and previous.steering and previous.gain.high < 0:
         return Verdict(
             False,
             f"worse than {previous.version} by {-previous.gain.mean:.4f} in squared error "
@@ -284,6 +296,7 @@ def read_judgement(plain: Mapping[str, Any], *, where: str) -> Judgement:
             if previous is None
             else Comparison(
                 version=previous["version"],
+                steering=previous["steering"],
                 gain=Estimate(**previous["gain"]),
                 gate=GateReport(**previous["gate"]),
             ),
