@@ -10,6 +10,7 @@ from focus.cli.boundary import GuardedGroup
 from focus.cli.collect import collect
 from focus.cli.doctor import doctor
 from focus.cli.evaluate import evaluate
+from focus.cli.export import export
 from focus.cli.models import models_app
 from focus.cli.promises import promises
 from focus.cli.serve import serve
@@ -62,6 +63,7 @@ app.command(name="eval", short_help="Measure a model on a task.")(evaluate)
 app.command(short_help="Trees and records for a file of problems.")(collect)
 app.command(short_help="Look at a tree or at a run.")(show)
 app.command(short_help="The same in the browser, live or as one file.")(view)
+app.command(short_help="A run as tables, or its rounds for a tracker.")(export)
 app.command(short_help="Serve a model to clients and routers.")(serve)
 app.command(short_help="Check what this machine has and lacks.")(doctor)
 app.command(short_help="What is promised, measured here.")(promises)
