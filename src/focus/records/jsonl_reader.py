@@ -81,11 +81,19 @@ class CriticReader:
     def __iter__(self) -> Iterator[CriticRecord]:
         self.skipped.clear()
         run = read_manifest(self.directory)
+        for file in self.files():
+            yield from self._records(file, run)
+
+    def files(self) -> list[PromptFile]:
+        """Prompts that would be read now, in order; none of them is opened."""
+        read_manifest(self.directory)
         files = list(self._files())
         chosen = _chosen(self.directory, files, self.attempts)
-        for file in files:
-            if chosen.get(file.round) == file.attempt:
-                yield from self._records(file, run)
+        return [file for file in files if chosen.get(file.round) == file.attempt]
+
+    def read(self, file: PromptFile) -> list[CriticRecord]:
+        """The whole records of one prompt, whether or not its attempt counts by now."""
+        return self._records(file, read_manifest(self.directory))
 
     def _files(self) -> Iterator[PromptFile]:
         for name in listed(self.directory):

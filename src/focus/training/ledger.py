@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from focus.errors import StoreError
+from focus.training.sqlite_file import SqliteFile
 
 __all__ = ("AppliedRound", "RunLedger")
 
 _SCHEMA = "focus.ledger/1"
 _TABLES = (
-    "create table facts (name text primary key, value text not null)",
     """create table attempts (
         round integer not null, attempt integer not null, problems text not null,
         state text not null check (state in ('issued', 'collected', 'applied', 'abandoned')),
@@ -45,7 +44,7 @@ class AppliedRound:
     metrics: Mapping[str, Any]
 
 
-class RunLedger:
+class RunLedger(SqliteFile):
     """A SQLite file; each change is one transaction.
 
     A round is issued, collected and applied under one attempt number. A restart issues
@@ -55,66 +54,7 @@ class RunLedger:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        with self._errors():
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self) -> None:
-        """Make the tables of a new file; of an older one, believe only our own schema."""
-        if self._read("select count(*) from sqlite_master")[0][0] == 0:
-            with self._transaction() as db:
-                for table in _TABLES:
-                    db.execute(table)
-                db.execute("insert into facts values ('schema', ?)", (json.dumps(_SCHEMA),))
-        schema = self.fact("schema")
-        if schema != _SCHEMA:
-            raise StoreError(
-                f"ledger {self._path}: schema {schema!r}, this version reads {_SCHEMA!r}"
-            )
-        with self._errors():
-            self._db.execute("pragma synchronous = full")
-
-    def close(self) -> None:
-        self._db.close()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """SQLite's errors, and values that are no JSON, name the file they come from."""
-        try:
-            yield
-        except (sqlite3.Error, ValueError) as error:
-            raise StoreError(f"ledger {self._path}: {error}") from error
-
-    def _read(self, query: str, *values: Any) -> list[Any]:
-        with self._errors():
-            return self._db.execute(query, values).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._errors():
-            self._db.execute("begin immediate")
-            try:
-                yield self._db
-                self._db.execute("commit")
-            finally:
-                if self._db.in_transaction:
-                    self._db.execute("rollback")
-
-    def note(self, name: str, value: Any) -> None:
-        """Store a fact of the run, once or again."""
-        with self._transaction() as db:
-            db.execute("insert or replace into facts values (?, ?)", (name, _dumps(value)))
-
-    def fact(self, name: str) -> Any:
-        """A stored fact, or None."""
-        rows = self._read("select value from facts where name = ?", name)
-        with self._errors():
-            return json.loads(rows[0][0]) if rows else None
+        super().__init__(path, schema=_SCHEMA, tables=_TABLES)
 
     def issue(self, round_index: int, problems: Sequence[str]) -> int:
         """Begin a round; returns its attempt number.
