@@ -81,6 +81,15 @@ class TinkerLearner:
         self._paths: dict[str, str] = {}
         self._failure: BaseException | None = None
 
+    def open(self) -> None:
+        """Make the first samplers now: that blocks, so not in an event loop.
+
+        Raises:
+            TrainerError: Tinker gave none.
+        """
+        for role in ("actor", "critic"):
+            self._sampler(role)
+
     @property
     def policy(self) -> TinkerPolicy:
         """The actor's snapshot last published."""

@@ -31,7 +31,7 @@ def actor_metrics(
         actor: thresholds, for the share of clipped tokens.
         step: of optim_step; its metrics are passed on.
     """
-    pairs = [pair for pair in _trained(rows, output)]
+    pairs = list(_trained(rows, output))
     tokens = len(pairs) or 1
     gaps = [sampled - learned for sampled, learned in pairs]
     low, high = 1.0 - actor.clip_low, 1.0 + actor.clip_high
@@ -56,8 +56,8 @@ def _trained(rows: Sequence[PathRow], output: Any) -> Iterator[tuple[float, floa
     if not rows:
         return
     for row, found in zip(rows, output.loss_fn_outputs, strict=True):
-        columns = zip(row.trained[1:], row.log_probs[1:], found["logprobs"].data, strict=True)
-        yield from ((sampled, learned) for is_trained, sampled, learned in columns if is_trained)
+        learned = found["logprobs"].data
+        yield from ((row.log_probs[place], learned[place - 1]) for place in row.trained)
 
 
 def critic_metrics(

@@ -22,39 +22,40 @@ class PathRow:
 
     Attributes:
         tokens: ids.
-        trained: whether the id is trained here; the first never is.
-        log_probs: behaviour log-probs, 0.0 elsewhere.
-        weights: advantages, 0.0 elsewhere.
+        log_probs: behaviour log-probs of ids that are trained here, 0.0 elsewhere.
+        weights: their advantages, none of them 0.0; 0.0 elsewhere.
     """
 
     tokens: TokenIds
-    trained: tuple[bool, ...]
     log_probs: LogProbs
     weights: tuple[float, ...]
 
+    @property
+    def trained(self) -> list[int]:
+        """Places of the trained ids; never 0."""
+        return [place for place, weight in enumerate(self.weights) if weight]
+
 
 class _Row:
-    """A row while it takes in records."""
+    """A row while it takes in records that begin it."""
 
     def __init__(self, tokens: TokenIds) -> None:
         self.tokens = tokens
-        self.trained = [False] * len(tokens)
         self.log_probs = [0.0] * len(tokens)
         self.weights = [0.0] * len(tokens)
 
     def takes(self, record: ActorRecord) -> bool:
         """Whether the record's places are free; a twin of a sibling finds them taken."""
         places = _places(record)
-        if any(self.trained[place] for place, _ in places):
+        if any(self.weights[place] for place, _ in places):
             return False
         for place, offset in places:
-            self.trained[place] = True
             self.log_probs[place] = record.log_probs[offset]
             self.weights[place] = record.weights[offset]
         return True
 
     def done(self) -> PathRow:
-        return PathRow(self.tokens, tuple(self.trained), tuple(self.log_probs), tuple(self.weights))
+        return PathRow(self.tokens, tuple(self.log_probs), tuple(self.weights))
 
 
 def pack_paths(records: Sequence[ActorRecord]) -> list[PathRow]:
@@ -74,8 +75,8 @@ def pack_paths(records: Sequence[ActorRecord]) -> list[PathRow]:
     (1, 2, 3, 100, 101) (0.0, 0.0, 0.0, 0.1, 0.25)
     (1, 2, 3, 100, 102) (0.0, 0.0, 0.0, 0.0, -0.25)
     """
-    whole = [(record.tokens, record) for record in records if any(record.weights)]
     rows: list[_Row] = []
+    whole = [(_needed(record), record) for record in records if any(record.weights)]
     # Behind each sequence stand, in sorted order, all those that it begins, and nothing else.
     for tokens, record in sorted(whole, key=lambda pair: pair[0], reverse=True):
         if not _joined(rows, tokens, record):
@@ -95,7 +96,13 @@ def _joined(rows: Sequence[_Row], tokens: TokenIds, record: ActorRecord) -> bool
     return False
 
 
+def _needed(record: ActorRecord) -> TokenIds:
+    """Its tokens up to the last one with a weight: what follows conditions nothing here."""
+    last = max(offset for offset, weight in enumerate(record.weights) if weight)
+    return record.tokens[: len(record.prefix) + last + 1]
+
+
 def _places(record: ActorRecord) -> list[tuple[int, int]]:
-    """(place in the row, place in the response) of each trained id."""
+    """(place in the row, place in the response) of each id with a weight."""
     start = len(record.prefix)
-    return [(start + offset, offset) for offset, mask in enumerate(record.loss_mask) if mask]
+    return [(start + offset, offset) for offset, weight in enumerate(record.weights) if weight]

@@ -163,7 +163,8 @@ class _Job:
         return await anyio.to_thread.run_sync(loaded)
 
     async def _audited(self, learner: TinkerLearner) -> LogProbAudit:
-        policy = await anyio.to_thread.run_sync(lambda: learner.policy)
+        await anyio.to_thread.run_sync(learner.open)
+        policy = learner.policy
         prompt = policy.render((Message("user", "Compute 17 + 25 - 8."),))
         return await require_training_law(
             policy,

@@ -168,8 +168,9 @@ class _Service:
         with anyio.move_on_after(_PATIENCE_S):
             await result.ready.wait()
         if not result.ready.is_set():
-            pending = {"type": "try_again", "request_id": request_id, "queue_state": "active"}
-            return JSONResponse(pending)
+            # The SDK asks again at this status without a word; at a 200 that says
+            # "try_again" it writes a line of log for each request and each time.
+            return JSONResponse({"type": "try_again", "queue_state": "active"}, 408)
         if result.value is None or fault is FaultKind.GONE:
             return _error(410, "the result is gone, as asked for")
         if isinstance(result.value, bytes):
