@@ -56,10 +56,12 @@ async def grow(policy: Policy, permits: int) -> list[Collection]:
 
     numbers = list(range(_PROBLEMS))
     random.Random(permits).shuffle(numbers)
-    async with ExecutionServices(AdmissionPool(permits)) as services:
-        async with anyio.create_task_group() as group:
-            for number in numbers:
-                group.start_soon(one, number, services)
+    async with (
+        ExecutionServices(AdmissionPool(permits)) as services,
+        anyio.create_task_group() as group,
+    ):
+        for number in numbers:
+            group.start_soon(one, number, services)
     return [found[number] for number in range(_PROBLEMS)]
 
 
