@@ -48,8 +48,8 @@ class TreeCanvas {
   fit() {
     const { left, right, top, bottom } = this.layout.box;
     const { clientWidth: width, clientHeight: height } = this.element;
-    const scale = Math.max(0.004, Math.min(1.6, (width - 120) / (right - left || 1), (height - 60) / (bottom - top || 1)));
-    this.set(d3.zoomIdentity.translate((width - (right - left) * scale) / 2 - 20, height / 2 - ((top + bottom) / 2) * scale).scale(scale));
+    const scale = Math.max(0.004, Math.min(1.6, (width - 120) / (right - left || 1), (height - 100) / (bottom - top || 1)));
+    this.set(d3.zoomIdentity.translate((width - (right - left) * scale) / 2 - 20, (height - 40) / 2 - ((top + bottom) / 2) * scale).scale(scale));
   }
 
   zoomBy(factor) {
@@ -223,7 +223,7 @@ class TreeCanvas {
     for (const id of inSight) {
       const text = this.model.nodes.text[id];
       const said = id === 0 ? "root" : text === null ? `#${id}` : oneLine(text, 17);
-      context.fillText(said, this.layout.x[id] - (id ? BRANCH - 2 : 10), this.layout.y[id] - 4);
+      context.fillText(said, this.layout.x[id] - (id ? BRANCH - 2 : 10), this.layout.y[id] - (id ? 4 : 9));
     }
   }
 }

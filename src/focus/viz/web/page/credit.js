@@ -11,7 +11,7 @@ function creditPanel(model, state) {
     .filter((edge) => edge.a !== null && edge.b !== null);
   const turned = edges.filter((edge) => edge.a * edge.b < 0);
   const worst = [...edges].sort((x, y) => Math.abs(y.a - y.b) - Math.abs(x.a - x.b)).slice(0, DIFFERENCES_SHOWN);
-  const rows = worst.map((edge) => [nodeLink(edge.id, `node ${edge.id}`), signed(edge.a), signed(edge.b), signed(edge.a - edge.b), oneLine(model.nodes.text[edge.id] || "", 28)]);
+  const rows = worst.map((edge) => [nodeLink(edge.id, `node ${edge.id}`), signed(edge.a), signed(edge.b), signed(edge.a - edge.b)]);
   return [
     h("h3", {}, `${state.credit} against ${state.against}`),
     facts([
@@ -19,7 +19,7 @@ function creditPanel(model, state) {
       ["correlation", fraction(correlation(edges))],
       ["opposite signs", `${turned.length} (${edges.length ? percent(turned.length / edges.length) : "–"})`],
     ]),
-    scrollable("Largest differences", table(["edge into", state.credit, state.against, "difference", "text"], rows, "Largest differences")),
+    scrollable("Largest differences", table(["edge into", state.credit, state.against, "difference"], rows, "Largest differences")),
     ...why,
   ];
 }

@@ -20,7 +20,7 @@ function explorerView(data, tree) {
       replay.update(state);
       const found = foundNodes(model, state.find);
       if (changed(seen, "tools", [state.color, state.credit, state.against, state.find])) refill(tools, toolbar(data, model, canvas, state, found));
-      if (changed(seen, "panel", [node, state.credit, state.against])) panel.replaceChildren(...nodePanel(model, node, state).filter(Boolean), ...creditPanel(model, state), ...headerPart(data, model));
+      if (changed(seen, "panel", [node, state.credit, state.against])) panel.replaceChildren(...panelParts(data, model, node, state));
       if (changed(seen, "node", [node])) announce(nodeSentence(model, node, state.credit));
       const painting = paint(model, state);
       legend.replaceChildren(...legendParts(painting));
@@ -32,6 +32,12 @@ function explorerView(data, tree) {
       canvas.observer.disconnect();
     },
   };
+}
+
+// A comparison comes before the node: it is what was asked for last.
+function panelParts(data, model, node, state) {
+  const [about, credit] = [nodePanel(model, node, state).filter(Boolean), creditPanel(model, state)];
+  return [...(state.against ? [...credit, ...about] : [...about, ...credit]), ...headerPart(data, model)];
 }
 
 function changed(seen, name, values) {

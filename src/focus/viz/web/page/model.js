@@ -15,8 +15,8 @@ function treeModel(data) {
     data, nodes, size, children, depth, order,
     names: Object.keys(data.credits),
     credit: (name) => data.credits[name] || null,
-    // Why the expansion that begins with this node was bought; null inside one.
-    launchOf: (id) => (nodes.index[id] === 0 ? launches.get(nodes.expansion[id]) || null : null),
+    // The purchase that brought this node.
+    launchOf: (id) => launches.get(nodes.expansion[id]) || null,
     isTerminal: (id) => nodes.outcome[id] !== null,
     path(id) {
       const above = [];

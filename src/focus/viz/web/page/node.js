@@ -49,7 +49,8 @@ function edgeFacts(model, id) {
 function boughtPart(model, id) {
   const launch = model.launchOf(id);
   if (!launch) return [];
-  return [h("h3", {}, "Why this was bought"), h("p", {}, launchSentence(launch), " ", replayLink(model, launch))];
+  const inside = model.nodes.index[id] ? `It is edge ${model.nodes.index[id]} of a purchase that began above. ` : "";
+  return [h("h3", {}, "Why this was bought"), h("p", {}, inside, launchSentence(launch), " ", replayLink(model, launch))];
 }
 
 function launchSentence(launch) {
