@@ -82,6 +82,7 @@ class Fault:
         is_detectable: False where no client can tell from the reply alone.
         plants: an id that the engine samples just before the end; odd, but true.
         hits: requests that it strikes in a row, this one included.
+        is_silent: only the client's own deadline ends it.
         refuses: the server takes no new connection for a moment.
         aborts_others: connections of other requests in flight are torn down too.
     """
@@ -93,8 +94,14 @@ class Fault:
     is_detectable: bool = True
     plants: int | None = None
     hits: int = 1
+    is_silent: bool = False
     refuses: bool = False
     aborts_others: bool = False
+
+    @property
+    def strikes_once(self) -> bool:
+        """It passes at once and harms no other request."""
+        return not (self.is_silent or self.refuses or self.aborts_others or self.hits > 1)
 
     @property
     def delivers(self) -> bool:

@@ -62,7 +62,7 @@ class Mix:
     Attributes:
         seed: with the request's name it decides, whenever the request arrives.
         transient, content, fatal, odd: shares of all requests.
-        pools: the faults that each share draws from.
+        pools: faults that each share draws from.
 
     Raises:
         ConfigError: shares below 0 or above 1 in sum.
@@ -99,8 +99,21 @@ class Mix:
 
 
 def survivable(seed: int, *, share: float = 0.3) -> Mix:
-    """Transient faults only: resets, 5xx, 429, silence and delays."""
-    return Mix(seed=seed, transient=share, content=0.0, fatal=0.0, odd=0.05)
+    """Faults that pass by themselves: resets, cuts, 5xx, 429, delays.
+
+    None waits for the client's deadline, and none strikes more than its own request, so that
+    `share` is the share of tries that fail.
+    """
+    pools = _mixed()
+    loud = tuple(fault for fault in pools["transient"] if fault.strikes_once)
+    return Mix(
+        seed=seed,
+        transient=share,
+        content=0.0,
+        fatal=0.0,
+        odd=0.05,
+        pools={**pools, "transient": loud},
+    )
 
 
 class Pairs:

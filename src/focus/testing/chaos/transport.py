@@ -105,17 +105,21 @@ def _fault(name: str, kind: Kind, act: Act, *, refuses: bool = False) -> Fault:
     return Fault(name, Family.TRANSPORT, kind, act, refuses=refuses)
 
 
+def _silent(name: str, act: Act) -> Fault:
+    return Fault(name, Family.TRANSPORT, Kind.TRANSIENT, act, is_silent=True)
+
+
 TRANSPORT_FAULTS = (
     _fault("refused", Kind.TRANSIENT, _reset_before_headers, refuses=True),
     _fault("reset_before_headers", Kind.TRANSIENT, _reset_before_headers),
     _fault("reset_mid_body", Kind.TRANSIENT, _reset_mid_body),
     _fault("cut_mid_body", Kind.TRANSIENT, _cut_mid_body),
     _fault("half_close_mid_body", Kind.TRANSIENT, _half_close_mid_body),
-    _fault("stall_before_headers", Kind.TRANSIENT, _stall_before_headers),
-    _fault("stall_mid_body", Kind.TRANSIENT, _stall_mid_body),
-    _fault("trickle", Kind.TRANSIENT, _trickle),
-    _fault("endless_chunks", Kind.TRANSIENT, _endless),
-    _fault("late_reply", Kind.TRANSIENT, _late),
+    _silent("stall_before_headers", _stall_before_headers),
+    _silent("stall_mid_body", _stall_mid_body),
+    _silent("trickle", _trickle),
+    _silent("endless_chunks", _endless),
+    _silent("late_reply", _late),
     _fault("long_content_length", Kind.TRANSIENT, _long_length),
     _fault("short_content_length", Kind.CORRUPT, _short_length),
     _fault("bad_chunk_framing", Kind.TRANSIENT, _bad_chunks),

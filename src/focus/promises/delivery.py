@@ -1,0 +1,213 @@
+"""R1 to R4, A4: what becomes of expansions, samples and tries under a failing server."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from focus.promises.base import Measured, Stand
+from focus.promises.gauntlet import Books, Gauntlet, checked, run
+from focus.testing.chaos import FAULTS, Alone, Clean, Fault, Kind, Mix, Pairs, survivable
+
+__all__ = (
+    "each_alone",
+    "honest_faults",
+    "nothing_corrupted",
+    "nothing_lost",
+    "retried",
+    "trained_once",
+)
+
+_LOST = frozenset({"books", "lost", "doubled"})
+_REPEATED_S = 0.1
+_FEW_TOKENS = 50
+_MOST_REQUESTS = 1.6
+
+
+def nothing_lost(stand: Stand) -> Measured:
+    """R1: expansions under the mix; how many are lost, doubled or unaccounted for."""
+    verdict, books = _mixed(stand, stand.folder)
+    delivery = verdict["delivery"]
+    broken = sum(verdict["by_invariant"].get(name, 0) for name in _LOST)
+    broken += delivery["lost"] + delivery["doubled"] + delivery["unaccounted"]
+    detail = {
+        **delivery,
+        "requests": books.requests,
+        "replies_seen": sum(row["sent"] for row in verdict["matrix"].values()),
+        "states_left_open": books.opened - books.released,
+        "permits_left": books.permits_left,
+        "findings": verdict["findings"],
+    }
+    return Measured(broken + books.permits_left, delivery["started"], detail)
+
+
+def nothing_corrupted(stand: Stand) -> Measured:
+    """R2: samples of the mix, of each fault alone, and of all pairs of faults.
+
+    Replies that no client can tell from true ones are counted apart, under "undetectable".
+    """
+    verdict, _ = _mixed(stand, stand.folder)
+    alone = each_alone(stand.folder / "alone")
+    pairs = _pairs(stand, stand.folder / "pairs")
+    matrix = _added(verdict["matrix"], alone["matrix"], pairs["matrix"])
+    detectable = {name: row for name, row in matrix.items() if row["detectable"]}
+    misread = {
+        name: row["accepted"]
+        for name, row in detectable.items()
+        if row["kind"] not in ("clean", "harmless") and row["accepted"]
+    }
+    corrupted = _broken(verdict) + _broken(alone) + _broken(pairs)
+    samples = sum(part["trained"]["samples"] for part in (verdict, alone, pairs))
+    detail = {
+        "samples": samples,
+        "expansions": sum(part["delivery"]["started"] for part in (verdict, alone, pairs)),
+        "corrupted": corrupted,
+        "not_refused": misread,
+        "matrix": detectable,
+        "undetectable": undetectable(stand.folder / "undetectable"),
+        "findings": [*verdict["findings"], *alone["findings"], *pairs["findings"]][:20],
+    }
+    return Measured(corrupted + sum(misread.values()), samples, detail)
+
+
+def honest_faults(stand: Stand) -> Measured:
+    """R3: share of trees complete when 30 % of all tries meet a fault that may pass."""
+    trees, attempts = stand.pick(quick=200, full=2_000), 10
+    few = partial(Gauntlet, trees=trees, seed=7, tokens=_FEW_TOKENS, deadline_s=30.0)
+    books = _collected(few(plan=survivable(7), attempts=attempts), stand.folder / "faults", stand)
+    five = _collected(few(plan=survivable(7), attempts=5), stand.folder / "five")
+    quiet = _collected(few(plan=Clean()), stand.folder / "quiet")
+    per_tree = books.requests / books.trees / (quiet.requests / quiet.trees)
+    detail = {
+        "trees": books.trees,
+        "complete": books.complete,
+        "attempts": attempts,
+        "requests_per_request_needed": round(per_tree, 3),
+        "complete_with_5_attempts": five.complete,
+        "requests_per_tree": round(quiet.requests / quiet.trees, 2),
+    }
+    share = books.complete / books.trees
+    return Measured(share if per_tree <= _MOST_REQUESTS else 0.0, books.trees, detail)
+
+
+def retried(stand: Stand) -> Measured:
+    """R4: fault kinds that will repeat, and were tried more often than once (bad body: twice)."""
+    stand.folder.joinpath("repeats").mkdir()
+    tries = {
+        fault.name: _tries(fault, stand.folder / "repeats") for fault in FAULTS if _repeats(fault)
+    }
+    too_often = {
+        name: most
+        for name, most in tries.items()
+        if most > (2 if _kind(name) is Kind.CORRUPT else 1)
+    }
+    return Measured(len(too_often), len(tries), {"most_tries": tries})
+
+
+def trained_once(stand: Stand) -> Measured:
+    """A4: sampled ids of the trees of R1, less those trained and those withheld with a reason."""
+    verdict, _ = _mixed(stand, stand.folder)
+    ids = verdict["trained"]
+    gap = abs(ids["sampled_ids"] - ids["trained_ids"] - ids["withheld_unvalued"])
+    broken = gap + ids["withheld_untold"] + verdict["by_invariant"].get("I10", 0)
+    return Measured(broken, ids["sampled_ids"], ids)
+
+
+def each_alone(folder: Path) -> dict[str, Any]:
+    """The verdict on one tree per fault, each at 100 %."""
+    folder.mkdir()
+    for number, fault in enumerate(fault for fault in FAULTS if fault.is_detectable):
+        anyio.run(run, _alone(fault, number), folder)
+    return checked(folder)
+
+
+def undetectable(folder: Path) -> dict[str, Any]:
+    """What became of replies that are wrong and look right: the honest gap, by fault."""
+    folder.mkdir()
+    for number, fault in enumerate(fault for fault in FAULTS if not fault.is_detectable):
+        anyio.run(run, _alone(fault, number), folder)
+    matrix = checked(folder)["matrix"]
+    return {
+        name: {"sent": row["sent"], "accepted": row["accepted"]} for name, row in matrix.items()
+    }
+
+
+def _alone(fault: Fault, number: int) -> Gauntlet:
+    return Gauntlet(
+        plan=Alone(fault),
+        trees=1,
+        first=number,
+        seed=number,
+        tokens=_FEW_TOKENS,
+        attempts=2,
+        deadline_s=_REPEATED_S,
+    )
+
+
+def _mixed(stand: Stand, folder: Path) -> tuple[dict[str, Any], Books]:
+    """One run under the mix of faults, and the outside checker's verdict on it."""
+    enough = stand.pick(quick=1_000, full=10_000)
+    mix = Mix(seed=11)
+    chosen = Gauntlet(plan=mix, trees=enough, expansions=enough, seed=11, part_faults=0.002)
+    books = _collected(chosen, folder, stand)
+    return checked(folder), books
+
+
+def _pairs(stand: Stand, folder: Path) -> dict[str, Any]:
+    """Every ordered pair of faults on consecutive requests; the quick run takes every third."""
+    folder.mkdir()
+    step = stand.pick(quick=3, full=1)
+    plan = Pairs([fault for fault in FAULTS if fault.is_detectable][::step])
+    enough = plan.period
+    chosen = Gauntlet(plan=plan, trees=enough, expansions=enough, attempts=3, deadline_s=0.1)
+    _collected(chosen, folder, stand)
+    return checked(folder)
+
+
+def _collected(chosen: Gauntlet, folder: Path, stand: Stand | None = None) -> Books:
+    folder.mkdir(exist_ok=True)
+    progress = None if stand is None else stand.progress
+    return anyio.run(partial(run, chosen, folder, progress=progress))
+
+
+def _broken(verdict: dict[str, Any]) -> int:
+    """Findings about samples; those about books are R1's."""
+    found: dict[str, int] = verdict["by_invariant"]
+    return sum(count for name, count in found.items() if name not in _LOST)
+
+
+def _added(*matrices: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Matrices of several runs, summed by fault."""
+    total: dict[str, dict[str, Any]] = {}
+    for matrix in matrices:
+        for name, row in matrix.items():
+            sums = total.setdefault(name, {**row, "sent": 0, "whole": 0, "accepted": 0})
+            for column in ("sent", "whole", "accepted"):
+                sums[column] += row[column]
+    return dict(sorted(total.items()))
+
+
+def _repeats(fault: Fault) -> bool:
+    return fault.is_detectable and fault.kind in (Kind.DATA, Kind.FATAL, Kind.CORRUPT)
+
+
+def _kind(name: str) -> Kind:
+    return next(fault.kind for fault in FAULTS if fault.name == name)
+
+
+def _tries(fault: Fault, folder: Path) -> int:
+    """Most tries that one request made, of a tree whose every reply has the fault."""
+    place = folder / fault.name
+    _collected(_alone(fault, 0), place)
+    names = [
+        line["rid"].partition("~")[0].rpartition("/")[0] for line in _jsonl(place / "server.jsonl")
+    ]
+    return max(names.count(name) for name in set(names))
+
+
+def _jsonl(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
