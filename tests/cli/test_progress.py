@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from focus.cli.progress import LineProgress, LiveProgress, progress_on
 from focus.cli.report import TrainReport
@@ -89,17 +89,27 @@ def test_a_run_is_told_round_by_round() -> None:
 
 def test_the_status_foretells_the_end() -> None:
     class Kept(LineProgress):
-        told: str = ""
+        told: RenderableType = ""
 
-        def status(self, text: str) -> None:
-            self.told = text
+        def status(self, below: RenderableType) -> None:
+            self.told = below
 
     progress = Kept(console(is_terminal=False))
     report = TrainReport(progress, rounds=5)
     report.stage("evaluate initial", 4, 4, "accuracy 0.250")
     report.round(ROUND)
-    assert progress.told.startswith("1 of 5 rounds | accuracy 0.250 before | success 0.500")
-    assert progress.told.endswith("about 4 min left")
+    state = screen(progress.told)
+    assert state[0].startswith("1 of 5 rounds | accuracy 0.250 before | success 0.500")
+    assert state[0].endswith("about 4 min left")
+    report.round({**ROUND, "round": 1, "collection_success": 0.75})
+    trend = next(line for line in screen(progress.told) if line.startswith("success"))
+    assert trend.endswith("0.500 → 0.750 (+0.250)")
+
+
+def screen(below: RenderableType) -> list[str]:
+    to = Console(file=io.StringIO(), width=200)
+    to.print(below)
+    return [line.rstrip() for line in written(to).splitlines()]
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

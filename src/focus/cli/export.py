@@ -58,7 +58,8 @@ def export(
             said = _tables(run, to.value, folder, progress)
         else:
             said = _rounds(run, to.value, folder, project=project, name=name or run.root.name)
-    result_console().print(f"{said} ({typed(folder)})", markup=False, soft_wrap=True)
+    where = "" if to is Format.TRACKIO else f" ({typed(folder)})"
+    result_console().print(f"{said}{where}", markup=False, soft_wrap=True)
 
 
 def _tables(run: RunFiles, kind: str, folder: Path, progress: WorkProgress) -> str:

@@ -48,7 +48,7 @@ class WorkProgress(Protocol):
         """A line that stays."""
         ...
 
-    def status(self, text: str) -> None:
+    def status(self, below: RenderableType) -> None:
         """What a live display keeps showing below the bar."""
         ...
 
@@ -98,7 +98,7 @@ class LineProgress:
     def say(self, text: str, *, style: str = "") -> None:
         self._console.print(Text(text), soft_wrap=True)
 
-    def status(self, text: str) -> None:
+    def status(self, below: RenderableType) -> None:
         return None
 
 
@@ -111,14 +111,14 @@ class _Rate(ProgressColumn):
 
 
 class _Bars(Progress):
-    """Bars with a line of text below them."""
+    """Bars with more below them."""
 
-    below = ""
+    below: RenderableType = ""
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield self.make_tasks_table(self.tasks)
         if self.below:
-            yield Text(self.below, style="dim", no_wrap=True, overflow="ellipsis")
+            yield self.below
 
 
 class LiveProgress:
@@ -170,5 +170,7 @@ class LiveProgress:
     def say(self, text: str, *, style: str = "") -> None:
         self._bars.console.print(Text(text, style=style), soft_wrap=True)
 
-    def status(self, text: str) -> None:
-        self._bars.below = text
+    def status(self, below: RenderableType) -> None:
+        if isinstance(below, str):
+            below = Text(below, style="dim", no_wrap=True, overflow="ellipsis")
+        self._bars.below = below

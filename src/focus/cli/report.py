@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from focus.cli.progress import WorkProgress
+from focus.viz.glyphs import UNICODE, Glyphs
 from focus.viz.numbers import count, duration, fraction
-from focus.viz.rounds import ROUND_HEADER, critic_note, eta_s, round_line
+from focus.viz.rounds import ROUND_HEADER, critic_note, eta_s, round_line, trends
 
 __all__ = ("TrainReport",)
 
 
 class TrainReport:
-    """A line per round under one header, bars for the work within, a status below.
+    """A line per round under one header, bars for the work within; below, state and trends.
 
     Args:
         progress: where it is drawn.
         rounds: of the whole run.
+        glyphs: signs to use.
     """
 
-    def __init__(self, progress: WorkProgress, *, rounds: int) -> None:
+    def __init__(self, progress: WorkProgress, *, rounds: int, glyphs: Glyphs = UNICODE) -> None:
         self._progress = progress
         self._rounds = rounds
+        self._glyphs = glyphs
+        self._seen: list[Mapping[str, Any]] = []
         self._accuracy = ""
         self._wall_s: list[float] = []
         self._tokens = 0
@@ -39,6 +46,7 @@ class TrainReport:
         """One line; and one more when the critic gains or loses the wheel."""
         if not self._wall_s:
             self._progress.say(ROUND_HEADER, style="bold")
+        self._seen.append(metrics)
         self._wall_s.append(metrics["wall_s"])
         self._tokens += metrics["tokens_generated"]
         self._progress.say(round_line(metrics))
@@ -46,7 +54,12 @@ class TrainReport:
         if steers != self._steered:
             self._steered = steers
             self._progress.say(f"      {critic_note(metrics)}", style="cyan")
-        self._progress.status(self._status(metrics))
+        self._progress.status(self._screen(metrics))
+
+    def _screen(self, metrics: Mapping[str, Any]) -> RenderableType:
+        """How far the run is, and how success, critic and root value have moved."""
+        state = Text(self._status(metrics), style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(state, trends(self._seen, glyphs=self._glyphs))
 
     def _status(self, metrics: Mapping[str, Any]) -> str:
         success = fraction(metrics["collection_success"])

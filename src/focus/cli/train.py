@@ -138,6 +138,7 @@ async def _train(
     import anyio
 
     from focus.cli.report import TrainReport
+    from focus.cli.terminal import glyphs_for, progress_console
     from focus.integrations.local import LocalLearner
     from focus.problem import Message
     from focus.tasks.registry import load_task
@@ -155,7 +156,9 @@ async def _train(
             task=task,
             learner=learner,
             directory=directory,
-            report=TrainReport(progress, rounds=settings.rounds),
+            report=TrainReport(
+                progress, rounds=settings.rounds, glyphs=glyphs_for(progress_console())
+            ),
         )
         return await run.run()
     finally:
