@@ -94,7 +94,7 @@ async def test_solutions_reach_the_judge_with_their_outcome_at_every_checkpoint(
         assert [record.depth for record in found] == list(range(len(found)))
         texts = [record.context.text for record in found]
         assert all(b.startswith(a) and len(b) > len(a) for a, b in itertools.pairwise(texts))
-        assert all(record.count == 1 for record in found)
+        assert all((r.count, r.diagnostics) == (1, {"fresh": 1.0}) for r in found)
         assert {record.source.identity.round for record in found} == {2}
         assert len({record.source.key for record in found}) == 1
         assert not any("secret" in text for text in texts)

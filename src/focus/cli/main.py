@@ -11,6 +11,7 @@ from focus.cli.collect import collect
 from focus.cli.doctor import doctor
 from focus.cli.evaluate import evaluate
 from focus.cli.export import export
+from focus.cli.loop import loop
 from focus.cli.models import models_app
 from focus.cli.promises import promises
 from focus.cli.serve import serve
@@ -65,6 +66,7 @@ app.command(short_help="Look at a tree or at a run.")(show)
 app.command(short_help="The same in the browser, live or as one file.")(view)
 app.command(short_help="A run as tables, or its rounds for a tracker.")(export)
 app.command(short_help="Serve a model to clients and routers.")(serve)
+app.command(short_help="Keep a critic in step with your trainer.")(loop)
 app.command(short_help="Check what this machine has and lacks.")(doctor)
 app.command(short_help="What is promised, measured here.")(promises)
 app.add_typer(models_app, name="models")

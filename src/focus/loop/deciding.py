@@ -87,7 +87,7 @@ class Decider:
         needed = min(accepted, round - 1 - self._settings.staleness)
         if await anyio.to_thread.run_sync(self.last_trained_round) < needed:
             return Decision(None, f"a critic trained on round {needed}")
-        snapshot = await anyio.to_thread.run_sync(self._store.current)
+        snapshot = await anyio.to_thread.run_sync(self._candidate)
         if snapshot is None:
             return Decision(self._without_critic(round, url))
         found = await anyio.to_thread.run_sync(
@@ -98,6 +98,11 @@ class Decider:
             if found is None:
                 return Decision(None, f"{snapshot.version} to be served at {url}")
         return Decision(self._with_critic(round, snapshot, found, url))
+
+    def _candidate(self) -> Snapshot | None:
+        """The current version; the newest one in the moment before it is made current."""
+        versions = self._store.versions()
+        return self._store.current() or (self._store.manifest(versions[-1]) if versions else None)
 
     def _without_critic(self, round: int, url: str) -> RoundTag:
         return RoundTag(

@@ -23,11 +23,13 @@ class ActorSettings:
     """The job that collects and trains the policy.
 
     Attributes:
-        command: started by the loop, in the config file's folder; empty attaches to a job
-            that was started elsewhere and names the loop's folder itself.
+        command: started by the loop; empty attaches to a job that was started elsewhere and
+            names the loop's folder itself.
+        folder: where it runs; by default the config file's folder.
     """
 
     command: tuple[str, ...] = ()
+    folder: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -145,7 +145,8 @@ class Supervisor:
         if settings.trainer.launch:
             plans.append(self._plan("trainer", self._trainer_words()))
         if settings.actor.command:
-            plans.append(self._plan("actor", settings.actor.command, ends=True))
+            actor = self._plan("actor", settings.actor.command, ends=True)
+            plans.append(replace(actor, folder=self._home / settings.actor.folder))
         return plans
 
     def _trainer_words(self) -> tuple[str, ...]:

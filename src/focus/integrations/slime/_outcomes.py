@@ -1,8 +1,9 @@
 """Fresh outcomes for the critic's judgement, from the solutions that Slime evaluates.
 
 Each checkpoint of an unbranched solution is stored with the solution's outcome: what one
-continuation by the current policy led to from there. Those of one solution share it, so a
-judge must treat a problem, not a checkpoint, as its unit (focus.training.gate does).
+continuation by the current policy led to from there, marked ``fresh`` as
+focus.training.outcomes asks. Those of one solution share it, so a judge must treat a
+problem, not a checkpoint, as its unit (focus.training.gate does).
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Outcomes:
                     prior=found.outcome,
                     depth=depth,
                     truncated=found.truncated,
+                    diagnostics={"fresh": 1.0},
                 )
                 for depth, context in enumerate(found.contexts)
             ]

@@ -1,0 +1,1 @@
+"""The closed loop, measured: Slime's strict stand-in as the actor, real critic processes."""
