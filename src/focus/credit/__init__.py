@@ -6,6 +6,7 @@ One estimator per file. The mathematics, with its biases, is in docs/concepts/cr
 from focus.credit.base import Credit, Estimator, Target
 from focus.credit.direct_branch import DirectBranchTd
 from focus.credit.grpo import Grpo
+from focus.credit.lambda_td import LambdaTd
 from focus.credit.refined import RefinedTd
 from focus.credit.rloo import Rloo
 from focus.credit.spo import SpoTree
@@ -18,6 +19,7 @@ __all__ = (
     "DirectBranchTd",
     "Estimator",
     "Grpo",
+    "LambdaTd",
     "RefinedTd",
     "Rloo",
     "SpoTree",
