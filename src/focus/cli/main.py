@@ -8,6 +8,7 @@ import typer
 
 from focus.cli.boundary import GuardedGroup
 from focus.cli.collect import collect
+from focus.cli.critic import critic_app
 from focus.cli.doctor import doctor
 from focus.cli.evaluate import evaluate
 from focus.cli.export import export
@@ -69,5 +70,6 @@ app.command(short_help="Serve a model to clients and routers.")(serve)
 app.command(short_help="Keep a critic in step with your trainer.")(loop)
 app.command(short_help="Check what this machine has and lacks.")(doctor)
 app.command(short_help="What is promised, measured here.")(promises)
+app.add_typer(critic_app, name="critic")
 app.add_typer(models_app, name="models")
 app.add_typer(slime_app, name="slime")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from focus.critic.classifier import ClassifierModel
-from focus.critic.local import ValueModel
-from focus.critic.reading import FACTS, Reading, read_facts
+from focus.critic.local import HEAD, ValueModel
+from focus.critic.reading import FACTS, Reading, Squash, read_facts
 from focus.critic.snapshot import Snapshot
 from focus.errors import ConfigError
 from focus.records.files import read_whole
@@ -41,19 +42,22 @@ def starting_value_model(
     *,
     like: CriticContext,
     value_range: tuple[float, float] = (0.0, 1.0),
+    squash: Squash = "sigmoid",
     version: str = "untrained",
 ) -> AnyValueModel:
     """A value model to train, on any Hugging Face model folder.
 
     A folder that `ValueModel` or `ClassifierModel` saved goes on from there; one of a
     sequence-classification model with one label is taken as it is; of any other model the
-    backbone is taken, with a scalar head that starts at the middle of the range. The ids of
-    the contexts are read where the model's tokenizer made them, else their text.
+    backbone is taken, with the scalar head of ``value_head.safetensors`` if the folder has one
+    (``weight`` [1, hidden], ``bias`` [1]), else one that starts at the middle of the range. The
+    ids of the contexts are read where the model's tokenizer made them, else their text.
 
     Args:
         folder: the model's folder.
         like: one of the contexts it will read.
         value_range: lowest and highest value.
+        squash: how a logit becomes a value; ``"clamp"`` for heads that were trained bare.
         version: what it calls itself until it is published.
 
     Raises:
@@ -68,19 +72,21 @@ def starting_value_model(
         raise ConfigError(f"{path}: not a model's configuration")
     if "auto_map" in config:
         raise ConfigError(f"{path}: the model brings code of its own, which is never run")
-    reading = _reading(folder, config.get("max_position_embeddings"), like, value_range)
+    reading = replace(
+        _reading(folder, config.get("max_position_embeddings"), like),
+        value_range=value_range,
+        squash=squash,
+    )
     names = config.get("architectures") or [""]
     if str(names[0]).endswith("ForSequenceClassification"):
         return ClassifierModel.from_pretrained(folder, version=version, reading=reading)
-    return ValueModel.from_pretrained(folder, version=version, reading=reading)
+    model = ValueModel.from_pretrained(folder, version=version, reading=reading)
+    if (folder / HEAD).is_file():
+        model.load_head(folder)
+    return model
 
 
-def _reading(
-    folder: Path,
-    most_ids: int | None,
-    like: CriticContext,
-    value_range: tuple[float, float],
-) -> Reading:
+def _reading(folder: Path, most_ids: int | None, like: CriticContext) -> Reading:
     has_own = (folder / "tokenizer_config.json").is_file()
     tokenizer = load_tokenizer(folder) if has_own else None
     same = tokenizer is None or tokenizer_hash(tokenizer) == like.tokenizer_hash
@@ -92,5 +98,4 @@ def _reading(
         tokenizer_hash=like.tokenizer_hash if reads_ids else "",
         tokenizer=None if reads_ids else tokenizer,
         most_ids=most_ids,
-        value_range=value_range,
     )

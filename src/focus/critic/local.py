@@ -23,7 +23,7 @@ from focus.tokens import TokenIds
 
 __all__ = ("ValueModel",)
 
-_HEAD = "value_head.safetensors"
+HEAD = "value_head.safetensors"
 
 
 class ValueModel:
@@ -97,7 +97,7 @@ class ValueModel:
         safetensors = require("safetensors.torch", extra="local")
         folder = Path(folder)
         self.backbone.save_pretrained(folder)
-        safetensors.save_file(self.head.state_dict(), folder / _HEAD)
+        safetensors.save_file(self.head.state_dict(), folder / HEAD)
         write_facts(folder, self.reading, kind=self.kind, version=self.version)
 
     @classmethod
@@ -111,12 +111,19 @@ class ValueModel:
         kind, version, reading = read_facts(folder)
         if kind != cls.kind:
             raise StoreError(f"{folder}: holds a {kind!r} value model, not a {cls.kind!r} one")
+        model = cls.from_pretrained(folder, version=version, reading=reading)
+        model.load_head(folder)
+        return model
+
+    def load_head(self, folder: Path) -> None:
+        """Take the head of a folder: ``weight`` [1, hidden] and ``bias`` [1].
+
+        Raises:
+            StoreError: it is missing, damaged, or of another width.
+        """
         safetensors = require("safetensors.torch", extra="local")
         with stored_weights(folder):
-            head = safetensors.load_file(folder / _HEAD)
-            model = cls.from_pretrained(folder, version=version, reading=reading)
-            model.head.load_state_dict(head)
-        return model
+            self.head.load_state_dict(safetensors.load_file(folder / HEAD))
 
     def ids(self, context: CriticContext) -> TokenIds:
         """The tokens that scoring and training both read.
@@ -146,7 +153,7 @@ class ValueModel:
         modules = require("focus.critic.modules", extra="local")
         scoring = _scoring(batch)
         logits = self.module(**scoring.inputs)
-        return modules.to_range(logits, self.value_range), list(scoring.members)
+        return modules.to_range(logits, self.reading), list(scoring.members)
 
     def predict(
         self, contexts: Sequence[CriticContext], *, batch_tokens: int = 8192

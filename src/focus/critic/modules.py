@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from focus.critic.reading import Reading
+
 __all__ = ("OneLabel", "ScalarHead", "to_range")
 
 
@@ -42,7 +44,9 @@ class OneLabel(torch.nn.Module):
         return logits.squeeze(-1).float()
 
 
-def to_range(logits: torch.Tensor, value_range: tuple[float, float]) -> torch.Tensor:
-    """low + (high − low)·sigmoid(z)."""
-    low, high = value_range
+def to_range(logits: torch.Tensor, reading: Reading) -> torch.Tensor:
+    """Values in the range that `reading` declares."""
+    low, high = reading.value_range
+    if reading.squash == "clamp":
+        return logits.clamp(low, high)
     return low + (high - low) * torch.sigmoid(logits)

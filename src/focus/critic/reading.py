@@ -15,10 +15,13 @@ from focus.records.strict_json import Fields, dumps, loads
 from focus.rendering.tokenizers import load_tokenizer, lock_of
 from focus.tokens import TokenIds
 
-__all__ = ("ModelKind", "Reading", "read_facts", "write_facts")
+__all__ = ("ModelKind", "Reading", "Squash", "read_facts", "write_facts")
 
 SCHEMA = "focus.value_model/2"
 FACTS = "focus_critic.json"
+Squash = Literal["sigmoid", "clamp"]
+"""From a logit to a value: low + (high − low)·sigmoid(z), or z itself, kept in the range."""
+
 ModelKind = Literal["backbone", "classifier"]
 """A backbone with a scalar head, or a sequence classifier with one label."""
 
@@ -34,6 +37,7 @@ class Reading:
             is not the policy's.
         most_ids: longest context; longer ones are refused, never cut.
         value_range: lowest and highest value.
+        squash: how a logit becomes a value.
     """
 
     renderer: str = "token_chunk/1"
@@ -41,8 +45,11 @@ class Reading:
     tokenizer: Any = field(default=None, compare=False)
     most_ids: int | None = None
     value_range: tuple[float, float] = (0.0, 1.0)
+    squash: Squash = "sigmoid"
 
     def __post_init__(self) -> None:
+        if self.squash not in get_args(Squash):
+            raise ConfigError(f"squash must be one of {get_args(Squash)}, got {self.squash!r}")
         if not self.value_range[0] < self.value_range[1]:
             raise ConfigError(f"value_range {self.value_range} is empty")
 
@@ -86,6 +93,7 @@ def write_facts(folder: Path, reading: Reading, *, kind: ModelKind, version: str
         "reads": "ids" if reading.tokenizer is None else "text",
         "most_ids": reading.most_ids,
         "value_range": list(reading.value_range),
+        "squash": reading.squash,
     }
     if reading.tokenizer is not None:
         reading.tokenizer.save_pretrained(folder)
@@ -126,6 +134,7 @@ def _reading(fields: Fields, folder: Path) -> Reading:
         "tokenizer_hash": fields.text("tokenizer_hash"),
         "most_ids": fields.optional_integer("most_ids", least=1),
         "value_range": (span[0], span[1]),
+        "squash": fields.text("squash"),
         "tokenizer": load_tokenizer(folder) if reads == "text" else None,
     }
     fields.done()

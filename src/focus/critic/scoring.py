@@ -66,7 +66,7 @@ def predicted(
     results = [0.0] * len(contexts)
     with torch.inference_mode():
         for batch in model.score_batches(contexts, batch_tokens=batch_tokens):
-            values = modules.to_range(model.module(**batch.inputs), model.reading.value_range)
+            values = modules.to_range(model.module(**batch.inputs), model.reading)
             for member, value in zip(batch.members, values.tolist(), strict=True):
                 results[member] = value
     return results

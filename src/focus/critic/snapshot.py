@@ -28,6 +28,7 @@ __all__ = (
     "decode_manifest",
     "encode_manifest",
     "encode_probes",
+    "read_probes",
     "record_ids",
 )
 
@@ -64,12 +65,12 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordsUsed:
-    """Which critic records a snapshot was trained on, itself or through its parents.
+    """Which critic records a snapshot was trained on; its parents name what they held before.
 
     Attributes:
         count: distinct records.
         digest: SHA-256 over their sorted ids, one a line; the ids lie beside the model.
-        rounds: first and last round by run.
+        rounds: first and last round by run, of all that was read, held-out records included.
         policy_versions: the policies that collected them, sorted.
     """
 
@@ -79,11 +80,13 @@ class RecordsUsed:
     policy_versions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, records: Sequence[CriticRecord]) -> RecordsUsed:
-        """A summary of `records`, each counted once."""
+    def of(
+        cls, records: Sequence[CriticRecord], *, held_out: Sequence[CriticRecord] = ()
+    ) -> RecordsUsed:
+        """A summary of `records`, each counted once, and of those it was checked on."""
         sources = {record.source for record in records}
         spans: dict[str, tuple[int, int]] = {}
-        for source in sources:
+        for source in sources | {record.source for record in held_out}:
             run, number = source.identity.run, source.identity.round
             first, last = spans.get(run, (number, number))
             spans[run] = (min(first, number), max(last, number))
@@ -199,12 +202,7 @@ class Snapshot:
         Raises:
             SchemaError: the file is damaged.
         """
-        path = self.folder / PROBES
-        lines = read_whole(path).split(b"\n")[:-1]
-        return tuple(
-            _decode_probe(line, where=f"{path}, line {number}")
-            for number, line in enumerate(lines, start=1)
-        )
+        return read_probes(self.folder / PROBES)
 
 
 def record_ids(records: Iterable[CriticRecord]) -> list[str]:
@@ -225,6 +223,22 @@ def encode_probes(probes: Sequence[Probe]) -> bytes:
         for probe in probes
     ]
     return b"".join(dumps(line, what="probe") + b"\n" for line in lines)
+
+
+def read_probes(path: Path) -> tuple[Probe, ...]:
+    """Inverse of `encode_probes`, from a file.
+
+    Raises:
+        StoreError: it cannot be read.
+        SchemaError: it is damaged.
+    """
+    lines = read_whole(path).split(b"\n")
+    if lines.pop():
+        raise SchemaError(f"{path}: its last line is cut")
+    return tuple(
+        _decode_probe(line, where=f"{path}, line {number}")
+        for number, line in enumerate(lines, start=1)
+    )
 
 
 def _decode_probe(data: bytes, *, where: str) -> Probe:

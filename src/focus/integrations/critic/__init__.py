@@ -1,0 +1,1 @@
+"""Train a step-wise critic from exported records, on one process or many."""
