@@ -9,6 +9,7 @@ import typer
 from focus.cli.boundary import GuardedGroup
 from focus.cli.collect import collect
 from focus.cli.critic import critic_app
+from focus.cli.credit import credit
 from focus.cli.doctor import doctor
 from focus.cli.evaluate import evaluate
 from focus.cli.export import export
@@ -64,6 +65,7 @@ app.command(short_help="Train actor and critic on rollout trees.")(train)
 app.command(name="eval", short_help="Measure a model on a task.")(evaluate)
 app.command(short_help="Trees and records for a file of problems.")(collect)
 app.command(short_help="Look at a tree or at a run.")(show)
+app.command(short_help="Credit stored trees by other estimators.")(credit)
 app.command(short_help="The same in the browser, live or as one file.")(view)
 app.command(short_help="A run as tables, or its rounds for a tracker.")(export)
 app.command(short_help="Serve a model to clients and routers.")(serve)
