@@ -47,7 +47,7 @@ def config(folder: Path, plan: Plan, seed: int) -> Path:
     actor = [sys.executable, "-m", "bench.closed_loop.actor", str(folder)]
     actor += ["--rounds", str(plan.rounds), "--prompts", str(plan.prompts)]
     actor += ["--outcomes", str(plan.outcomes), "--seed", str(seed)]
-    trainer = ["--model", "builtin", "--seed", str(seed)]
+    trainer = ["--model", "builtin", "--set", f"seed={seed}"]
     path = folder / "loop.toml"
     path.write_text(
         "\n".join(
