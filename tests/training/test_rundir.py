@@ -23,6 +23,17 @@ def foreign(root: Path) -> None:
 def run_already(root: Path) -> None:
     RunDirectory.create(root)
     (root / "ledger.sqlite").touch()
+    (root / "config.json").touch()
+
+
+def readme_of_another(root: Path) -> None:
+    root.mkdir()
+    (root / "README.txt").write_text("My thesis.")
+
+
+def models_of_another(root: Path) -> None:
+    (root / "models").mkdir(parents=True)
+    (root / "models" / "best").touch()
 
 
 def closed(root: Path) -> None:
@@ -34,6 +45,8 @@ def closed(root: Path) -> None:
     [
         (foreign, "run", "no run of FOCUS; choose another"),
         (run_already, "run", "--resume"),
+        (readme_of_another, "run", "no run of FOCUS; choose another"),
+        (models_of_another, "run", "no run of FOCUS; choose another"),
         (lambda root: root.touch(), "run", "is a file"),
         (closed, "file/run", "cannot be written"),
     ],

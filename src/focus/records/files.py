@@ -13,7 +13,7 @@ import errno
 import itertools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from focus.errors import StoreError
@@ -22,6 +22,7 @@ __all__ = (
     "OS_FILES",
     "TEMPORARY_SUFFIX",
     "Files",
+    "holds_only",
     "is_disk_fault",
     "listed",
     "read_if_present",
@@ -113,6 +114,23 @@ def listed(directory: Path) -> list[str]:
         return sorted(os.listdir(directory))
     except OSError as error:
         raise store_error(directory, "list it", error) from error
+
+
+def holds_only(directory: Path, names: Container[str]) -> bool:
+    """Whether nothing is in a directory but files and empty folders of these names.
+
+    Temporary files of a dead writer do not count.
+
+    Raises:
+        StoreError: it is unreadable.
+    """
+    for name in listed(directory):
+        path = directory / name
+        if name.endswith(TEMPORARY_SUFFIX):
+            continue
+        if name not in names or (path.is_dir() and listed(path)):
+            return False
+    return True
 
 
 def read_whole(path: Path) -> bytes:

@@ -25,7 +25,13 @@ from focus.collect import Collection, Ledger
 from focus.errors import SchemaError, StoreError
 from focus.problem import Problem
 from focus.records import JsonlDirectory, encode_actor, save_tree
-from focus.records.files import read_if_present, read_whole, store_error, write_whole
+from focus.records.files import (
+    holds_only,
+    read_if_present,
+    read_whole,
+    store_error,
+    write_whole,
+)
 from focus.records.jsonl import PromptFile
 from focus.records.records import RecordKey
 from focus.records.strict_json import dumps, loads
@@ -34,6 +40,9 @@ from focus.tree import NodeId
 __all__ = ("CollectedRow", "CollectionFolder")
 
 SCHEMA = "focus.collect/1"
+
+_FOLDERS = ("rows", "trees", "actor")
+"""Made first; a collection has begun once its collect.json stands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +236,7 @@ def _known_settings(root: Path) -> dict[str, Any] | None:
         if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
             raise SchemaError(f"{path}: not written by this version; choose another --out")
         return dict(stored["settings"])
-    if root.is_dir() and any(root.iterdir()):
+    if root.is_dir() and not holds_only(root, _FOLDERS):
         what = "holds a training run" if (root / "ledger.sqlite").exists() else "is not empty"
         raise StoreError(f"{root} {what} and is no collection of FOCUS; choose another --out")
     return None
@@ -249,7 +258,7 @@ def _refuse_other(root: Path, known: Mapping[str, Any], wanted: Mapping[str, Any
 
 def _make(root: Path) -> None:
     try:
-        for name in ("rows", "trees", "actor"):
+        for name in _FOLDERS:
             (root / name).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise store_error(root, "make the folder", error) from error

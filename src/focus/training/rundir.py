@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from focus.errors import StoreError
-from focus.records.files import OS_FILES, Files, is_disk_fault, sync_tree, write_whole
+from focus.records.files import (
+    OS_FILES,
+    Files,
+    holds_only,
+    is_disk_fault,
+    read_if_present,
+    sync_tree,
+    write_whole,
+)
 
 __all__ = ("RunDirectory",)
 
@@ -30,9 +38,18 @@ models/         initial and final policy, as Hugging Face model folders
 tensorboard/    the same metrics for TensorBoard
 """
 
+_BEFORE_CONFIG = frozenset(
+    {"README.txt", "trees", "checkpoints", "models", ".lock", "ledger.sqlite"}
+    | {f"ledger.sqlite-{kind}" for kind in ("journal", "wal", "shm")}
+)
+"""What a start leaves that was killed before its config.json stood."""
+
 
 class RunDirectory:
     """Paths and atomic writes of one run.
+
+    A run has begun once its config.json stands: a start that is killed before that leaves a
+    folder in which the next one begins anew.
 
     Args:
         root: the run's folder.
@@ -42,6 +59,7 @@ class RunDirectory:
     def __init__(self, root: Path, *, files: Files = OS_FILES) -> None:
         self.root = root
         self._files = files
+        self.config = root / "config.json"
         self.ledger = root / "ledger.sqlite"
         self.metrics = root / "metrics.jsonl"
         self.trees = root / "trees"
@@ -53,7 +71,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, root: Path) -> RunDirectory:
-        """A new run in a folder that does not exist yet or is empty.
+        """A new run in a folder that does not exist yet, is empty, or holds a start that died.
 
         Raises:
             StoreError: it holds another run or other files, is a file, or is not writable.
@@ -78,8 +96,11 @@ class RunDirectory:
             StoreError: there is none.
         """
         run = cls(root)
-        if not run.ledger.exists():
-            raise StoreError(f"{root} holds no run to resume (no ledger.sqlite)")
+        for path in (run.ledger, run.config):
+            if not path.exists():
+                raise StoreError(
+                    f"{root} holds no run to resume (no {path.name}); start it without --resume"
+                )
         return run
 
     @contextlib.contextmanager
@@ -136,9 +157,14 @@ class RunDirectory:
 def _refuse_occupied(root: Path) -> None:
     if root.is_file():
         raise StoreError(f"{root} is a file; choose a folder for the run")
-    if (root / "ledger.sqlite").exists():
+    if (root / "config.json").exists() and (root / "ledger.sqlite").exists():
         raise StoreError(
             f"{root} holds a run already; continue it with --resume, or choose another --out"
         )
-    if root.is_dir() and any(root.iterdir()):
+    if root.is_dir() and not (holds_only(root, _BEFORE_CONFIG) and _is_our_readme(root)):
         raise StoreError(f"{root} is not empty and no run of FOCUS; choose another --out")
+
+
+def _is_our_readme(root: Path) -> bool:
+    """None at all, ours, or as much of ours as a start wrote that was killed over it."""
+    return _README.encode().startswith(read_if_present(root / "README.txt") or b"")
