@@ -155,17 +155,23 @@ async def test_b05_no_id_is_added_to_a_reply_that_was_cut_by_its_length(size: in
     assert record.truncated
 
 
+ENDS = (r"한글 😀👍🏽 so \boxed{é4}", r"\boxed{é4} 😀👍🏽", "é4 한")
+
+
 @pytest.mark.parametrize("size", range(1, 8))
+@pytest.mark.parametrize("text", ENDS)
 async def test_b07_a_character_cut_by_a_chunk_is_whole_in_the_text_that_is_graded(
-    size: int,
+    text: str, size: int
 ) -> None:
-    """Text is one decode of all ids: rewards do not depend on where chunks end."""
-    text = "한글 😀👍🏽 so \\boxed{é4}"
+    """Text is one decode of all ids, at every checkpoint: rewards do not depend on the chunks."""
     env = MathEnv("é4", kind="exact")
     found = await grow(Engine(written(text)), env, segment=size, allowance=80)
-    texts = [node.payload.state.text for node in found.tree]
-    assert texts[-1] == text
-    assert found.root_outcomes == [1.0]
+    prompt = len(found.tree.header.prompt_ids)
+    for node in found.tree.edges():
+        written_so_far = found.tree.context(node.id)[prompt:]
+        assert node.payload.state.text == ByteTokenizer().decode(written_so_far)
+    assert found.tree[len(found.tree) - 1].payload.state.text == text
+    assert found.root_outcomes == [float("box" in text)]
     ids = [token for record in found.actor for token in record.response]
     assert ids == [*text.encode(), END]
 

@@ -1,0 +1,227 @@
+"""How many planted faults does the suite find?
+
+    python bench/mutation/run.py --json bench/mutation/result.json
+    python bench/mutation/run.py --only M08 M29 --json /tmp/two.json
+
+Each fault of mutants.toml is planted in a copy of this checkout, never in the checkout
+itself, and its part of the suite is run there until the first failure. The same tests must
+pass before anything is planted. A run that is stopped goes on where it was: results are in
+the file as soon as they are known, and one is believed again while source, tests and mutant
+are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from mutants import Mutant, load_mutants
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = "focus.mutation/1"
+COPIED = ("src", "tests", "examples", "docs", "bench", "scripts", "pyproject.toml", "README.md")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*_cache", "*.egg-info", "node_modules")
+MOST_S = 900
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one mutant.
+
+    Attributes:
+        id, digest: which one.
+        verdict: ``"caught"``, ``"survived"``, or ``"broken"``: the tests could not run.
+        by: the first test that failed, or the end of what was printed.
+        seconds: wall time.
+    """
+
+    id: str
+    digest: str
+    verdict: str
+    by: str
+    seconds: float
+
+
+def main() -> int:
+    options = _options()
+    mutants = [m for m in load_mutants() if not options.only or m.id in options.only]
+    state = _state(mutants)
+    known = _known(options.json, state)
+    results = {m.id: known[m.digest] for m in mutants if m.digest in known}
+    todo = [mutant for mutant in mutants if mutant.id not in results]
+    with tempfile.TemporaryDirectory(prefix="focus-mutation-") as folder:
+        copy = _copied(Path(folder))
+        if todo and not options.no_baseline and not _baseline_passes(copy, todo):
+            return 2
+        for number, mutant in enumerate(todo, start=1):
+            print(f"[{number}/{len(todo)}] {mutant.id} {mutant.file}: {mutant.fault}", flush=True)
+            results[mutant.id] = _judge(copy, mutant)
+            print(f"    {_line(results[mutant.id])}", flush=True)
+            _store(options.json, state, mutants, results)
+    _store(options.json, state, mutants, results)
+    _print_table(mutants, results)
+    return 0 if all(r.verdict == "caught" for r in results.values()) else 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=Path, required=True, help="where results are kept")
+    parser.add_argument("--only", nargs="+", metavar="ID", help="these mutants, e.g. M08 M29")
+    parser.add_argument(
+        "--no-baseline", action="store_true", help="trust that the tests pass without a fault"
+    )
+    return parser.parse_args()
+
+
+def _copied(folder: Path) -> Path:
+    """A copy of the working tree as far as tests read it."""
+    for name in COPIED:
+        source, target = ROOT / name, folder / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=LEFT_OUT)
+        elif source.exists():
+            shutil.copy2(source, target)
+    return folder
+
+
+def _baseline_passes(copy: Path, mutants: Sequence[Mutant]) -> bool:
+    tests = sorted({test for mutant in mutants for test in mutant.tests})
+    print(f"the tests without a fault: {' '.join(tests)}", flush=True)
+    code, said, seconds = _pytest(copy, tests)
+    print(f"    {'pass' if code == 0 else 'FAIL'} in {seconds:.0f} s", flush=True)
+    if code != 0:
+        print(said[-3000:])
+        print("nothing was planted: tests that fail without a fault find none")
+    return code == 0
+
+
+def _judge(copy: Path, mutant: Mutant) -> Result:
+    path = copy / mutant.file
+    sound = path.read_text("utf-8")
+    path.write_text(mutant.applied(sound), "utf-8")
+    try:
+        code, said, seconds = _pytest(copy, mutant.tests)
+    finally:
+        path.write_text(sound, "utf-8")
+    verdict = {0: "survived", 1: "caught"}.get(code, "broken")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+    by = failed[1] if failed else "" if code == 0 else said.strip()[-300:]
+    return Result(mutant.id, mutant.digest, verdict, by, round(seconds, 1))
+
+
+def _pytest(copy: Path, tests: Sequence[str]) -> tuple[int, str, float]:
+    """Exit code, output and seconds; what never ends is cut off and counts as a failure."""
+    options = ["-x", "-q", "--tb=no", "--timeout=120", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-B", "-m", "pytest", *options]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(copy / "src"), str(copy))),
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    started = time.monotonic()
+    try:
+        done = subprocess.run(
+            [*command, *tests],
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=MOST_S,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, f"FAILED no-end-within-{MOST_S}-s", time.monotonic() - started
+    return done.returncode, done.stdout + done.stderr, time.monotonic() - started
+
+
+def _state(mutants: Sequence[Mutant]) -> str:
+    """A hash of all that decides verdicts: source and tests of the working tree."""
+    digest = hashlib.sha256()
+    for path in _sources():
+        digest.update(str(path.relative_to(ROOT)).encode() + b"\x00" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _sources() -> Iterator[Path]:
+    for name in ("src", "tests"):
+        yield from sorted((ROOT / name).rglob("*.py"))
+
+
+def _known(path: Path, state: str) -> dict[str, Result]:
+    """Results of an earlier run over the same source and tests, by digest of the mutant."""
+    try:
+        stored: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    if stored.get("schema") != SCHEMA or stored.get("state") != state:
+        return {}
+    entries = [
+        {name: entry[name] for name in Result.__dataclass_fields__} for entry in stored["mutants"]
+    ]
+    return {entry["digest"]: Result(**entry) for entry in entries}
+
+
+def _store(path: Path, state: str, mutants: Sequence[Mutant], results: dict[str, Result]) -> None:
+    entries = [
+        {"case": m.case, "area": m.area, "file": m.file, "fault": m.fault, "tests": list(m.tests)}
+        | asdict(results[m.id])
+        for m in mutants
+        if m.id in results
+    ]
+    verdicts = [entry["verdict"] for entry in entries]
+    whole = {
+        "schema": SCHEMA,
+        "date": datetime.date.today().isoformat(),
+        "commit": _commit(),
+        "state": state,
+        "command": "python bench/mutation/run.py --json bench/mutation/result.json",
+        "planted": len(mutants),
+        "caught": verdicts.count("caught"),
+        "survived": verdicts.count("survived"),
+        "seconds": round(sum(entry["seconds"] for entry in entries), 1),
+        "mutants": entries,
+    }
+    made = path.with_suffix(".part")
+    made.write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    os.replace(made, path)
+
+
+def _commit() -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    )
+    return found.stdout.strip()
+
+
+def _line(result: Result) -> str:
+    return f"{result.verdict} in {result.seconds:.0f} s" + (f" by {result.by}" if result.by else "")
+
+
+def _print_table(mutants: Sequence[Mutant], results: dict[str, Result]) -> None:
+    print()
+    for mutant in mutants:
+        print(f"{mutant.id}  {mutant.case}  {mutant.area:10}  {_line(results[mutant.id])}")
+    caught = sum(result.verdict == "caught" for result in results.values())
+    print(f"\n{caught} of {len(results)} planted faults caught")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
