@@ -38,6 +38,7 @@ def _named() -> list[tuple[str, str]]:
     rows = []
     for name, about, remedy in (
         ("builtin", "ships with FOCUS; solves arithmetic chains", "reinstall focus-rl"),
+        ("agent", "ships with FOCUS; browses a library with tools", "reinstall focus-rl"),
         ("smollm2", "SmolLM2-135M-Instruct, Apache-2.0", "focus models add smollm2 (93 MB)"),
     ):
         try:
@@ -91,7 +92,9 @@ def add(
 
 @models_app.command()
 def path(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="builtin, smollm2 or a folder.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="builtin, agent, smollm2 or a folder.")
+    ],
 ) -> None:
     """Print the folder that a model name stands for.
 

