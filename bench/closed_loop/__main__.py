@@ -47,13 +47,14 @@ def config(folder: Path, plan: Plan, seed: int) -> Path:
     actor = [sys.executable, "-m", "bench.closed_loop.actor", str(folder)]
     actor += ["--rounds", str(plan.rounds), "--prompts", str(plan.prompts)]
     actor += ["--outcomes", str(plan.outcomes), "--seed", str(seed)]
-    trainer = ["--model", "builtin", "--set", f"seed={seed}"]
+    trainer = ["--model", "builtin", "--outcome-rounds", "2", "--set", f"seed={seed}"]
     path = folder / "loop.toml"
     path.write_text(
         "\n".join(
             [
                 f"folder = {json.dumps(str(folder))}",
                 f"outcomes = {json.dumps(str(folder / 'outcomes'))}",
+                "staleness = 0",
                 "[actor]",
                 f"command = {json.dumps(actor)}",
                 f"folder = {json.dumps(str(ROOT))}",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from focus.cli.bench import bench_app
 from focus.cli.boundary import GuardedGroup
 from focus.cli.collect import collect
 from focus.cli.critic import critic_app
@@ -73,5 +74,6 @@ app.command(short_help="Keep a critic in step with your trainer.")(loop)
 app.command(short_help="Check what this machine has and lacks.")(doctor)
 app.command(short_help="What is promised, measured here.")(promises)
 app.add_typer(critic_app, name="critic")
+app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")
 app.add_typer(slime_app, name="slime")
