@@ -149,6 +149,7 @@ def critic_record(
     attempt: int = 0,
     target: float = 0.5,
 ) -> CriticRecord:
+    """A critic record of one node."""
     return CriticRecord(
         source=RecordKey(
             identity=Identity(run=run, round=round, attempt=attempt),

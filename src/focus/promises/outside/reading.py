@@ -153,10 +153,12 @@ class Export:
 
 
 def read_server(folder: Path) -> Server:
+    """What the server of a run wrote down."""
     return Server(list(_lines(folder / "server.jsonl")))
 
 
 def read_exports(folder: Path) -> Iterator[Export]:
+    """What a run exported, tree by tree."""
     for line in _lines(folder / "trees.jsonl"):
         yield Export(**line)
 
