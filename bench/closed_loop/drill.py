@@ -85,8 +85,7 @@ def drill(folder: Path, *, kills: int, rounds: int, seed: int = 0) -> Counter[st
 
 
 def _supervise(path: Path) -> subprocess.Popen[bytes]:
-    log = open(path.with_name("supervisor.log"), "ab")
-    with log:
+    with open(path.with_name("supervisor.log"), "ab") as log:
         return subprocess.Popen([sys.executable, "-m", "focus", "loop", str(path)], stderr=log)
 
 
