@@ -55,8 +55,8 @@ class Size:
     judged: int
 
 
-QUICK = Size(rounds=2, questions=6, tokens=500, judged=32)
-FULL = Size(rounds=12, questions=16, tokens=900, judged=400)
+QUICK = Size(rounds=2, questions=4, tokens=400, judged=24)
+FULL = Size(rounds=8, questions=12, tokens=700, judged=300)
 ACTOR = ActorSettings(learning_rate=3e-4, minibatches=2)
 
 
