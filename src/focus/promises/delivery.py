@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from focus.promises.base import Measured, Stand
+from focus.promises.base import Measured, Size, Stand
 from focus.promises.gauntlet import Books, Gauntlet, checked, run
 from focus.testing.chaos import FAULTS, Alone, Clean, Fault, Kind, Mix, Pairs, survivable
 
@@ -24,13 +24,13 @@ __all__ = (
 
 _LOST = frozenset({"books", "lost", "doubled"})
 _REPEATED_S = 0.1
-_FEW_TOKENS = 50
+_FEW_TOKENS = 24
 _MOST_REQUESTS = 1.6
 
 
 def nothing_lost(stand: Stand) -> Measured:
     """R1: expansions under the mix; how many are lost, doubled or unaccounted for."""
-    verdict, books = _mixed(stand, stand.folder)
+    verdict, books = _mixed(stand)
     delivery = verdict["delivery"]
     broken = sum(verdict["by_invariant"].get(name, 0) for name in _LOST)
     broken += delivery["lost"] + delivery["doubled"] + delivery["unaccounted"]
@@ -50,7 +50,7 @@ def nothing_corrupted(stand: Stand) -> Measured:
 
     Replies that no client can tell from true ones are counted apart, under "undetectable".
     """
-    verdict, _ = _mixed(stand, stand.folder)
+    verdict, _ = _mixed(stand)
     alone = each_alone(stand.folder / "alone")
     pairs = _pairs(stand, stand.folder / "pairs")
     matrix = _added(verdict["matrix"], alone["matrix"], pairs["matrix"])
@@ -79,7 +79,6 @@ def honest_faults(stand: Stand) -> Measured:
     trees, attempts = stand.pick(quick=200, full=2_000), 10
     few = partial(Gauntlet, trees=trees, seed=7, tokens=_FEW_TOKENS, deadline_s=30.0)
     books = _collected(few(plan=survivable(7), attempts=attempts), stand.folder / "faults", stand)
-    five = _collected(few(plan=survivable(7), attempts=5), stand.folder / "five")
     quiet = _collected(few(plan=Clean()), stand.folder / "quiet")
     per_tree = books.requests / books.trees / (quiet.requests / quiet.trees)
     detail = {
@@ -87,9 +86,11 @@ def honest_faults(stand: Stand) -> Measured:
         "complete": books.complete,
         "attempts": attempts,
         "requests_per_request_needed": round(per_tree, 3),
-        "complete_with_5_attempts": five.complete,
         "requests_per_tree": round(quiet.requests / quiet.trees, 2),
     }
+    if stand.size is Size.FULL:
+        five = _collected(few(plan=survivable(7), attempts=5), stand.folder / "five")
+        detail["complete_with_5_attempts"] = five.complete
     share = books.complete / books.trees
     return Measured(share if per_tree <= _MOST_REQUESTS else 0.0, books.trees, detail)
 
@@ -110,7 +111,7 @@ def retried(stand: Stand) -> Measured:
 
 def trained_once(stand: Stand) -> Measured:
     """A4: sampled ids of the trees of R1, less those trained and those withheld with a reason."""
-    verdict, _ = _mixed(stand, stand.folder)
+    verdict, _ = _mixed(stand, quick=300)
     ids = verdict["trained"]
     gap = abs(ids["sampled_ids"] - ids["trained_ids"] - ids["withheld_unvalued"])
     broken = gap + ids["withheld_untold"] + verdict["by_invariant"].get("I10", 0)
@@ -148,9 +149,9 @@ def _alone(fault: Fault, number: int) -> Gauntlet:
     )
 
 
-def _mixed(stand: Stand, folder: Path) -> tuple[dict[str, Any], Books]:
+def _mixed(stand: Stand, *, quick: int = 1_000) -> tuple[dict[str, Any], Books]:
     """One run under the mix of faults, and the outside checker's verdict on it."""
-    enough = stand.pick(quick=1_000, full=10_000)
+    folder, enough = stand.folder, stand.pick(quick=quick, full=10_000)
     mix = Mix(seed=11)
     chosen = Gauntlet(plan=mix, trees=enough, expansions=enough, seed=11, part_faults=0.002)
     books = _collected(chosen, folder, stand)
@@ -158,9 +159,9 @@ def _mixed(stand: Stand, folder: Path) -> tuple[dict[str, Any], Books]:
 
 
 def _pairs(stand: Stand, folder: Path) -> dict[str, Any]:
-    """Every ordered pair of faults on consecutive requests; the quick run takes every third."""
+    """Every ordered pair of faults on consecutive requests; the quick run takes every sixth."""
     folder.mkdir()
-    step = stand.pick(quick=3, full=1)
+    step = stand.pick(quick=6, full=1)
     plan = Pairs([fault for fault in FAULTS if fault.is_detectable][::step])
     enough = plan.period
     chosen = Gauntlet(plan=plan, trees=enough, expansions=enough, attempts=3, deadline_s=0.1)

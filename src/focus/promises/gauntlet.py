@@ -31,6 +31,7 @@ __all__ = ("Gauntlet", "checked", "run")
 
 _SEGMENT = 5
 _PAUSE_S = 0.004
+_CONCURRENCY = 4
 _OUTSIDE = Path(__file__).with_name("outside")
 
 
@@ -57,9 +58,9 @@ class Gauntlet:
     seed: int = 0
     tokens: int = 120
     attempts: int = 5
-    deadline_s: float = 0.25
+    deadline_s: float = 0.4
     part_faults: float = 0.0
-    at_once: int = 12
+    at_once: int = 6
     first: int = 0
 
     @property
@@ -77,7 +78,7 @@ class Books:
         complete: of them, those without any failure.
         expansions, requests, accepted: started, sent, and replies accepted.
         opened, released: states of environments.
-        permits_left: in use after the last tree.
+        permits_left: still in use when a collection was over.
     """
 
     trees: int = 0
@@ -96,17 +97,15 @@ async def run(
 ) -> Books:
     """Collect, and append to the folder's ``trees.jsonl`` and ``server.jsonl``."""
     books = Books()
-    services = ExecutionServices(AdmissionPool(32))
     engine = ChaosEngine(seed=gauntlet.seed)
     async with ChaosServer(gauntlet.plan, engine=engine) as server:
         async with SGLangPolicy(server.url, tokenizer=NonceTokenizer()) as policy:
-            trees = _Trees(gauntlet, policy, services, books, folder, progress)
+            trees = _Trees(gauntlet, policy, books, folder, progress)
             async with anyio.create_task_group() as group:
                 for _ in range(gauntlet.at_once):
                     group.start_soon(trees.collect_some)
         with (folder / "server.jsonl").open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(entry.to_dict()) + "\n" for entry in server.ledger.entries)
-    books.permits_left = services.pool.statistics.in_use
     return books
 
 
@@ -117,14 +116,12 @@ class _Trees:
         self,
         gauntlet: Gauntlet,
         policy: SGLangPolicy,
-        services: ExecutionServices,
         books: Books,
         folder: Path,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._gauntlet = gauntlet
         self._policy = policy
-        self._services = services
         self._books = books
         self._file = folder / "trees.jsonl"
         self._progress = progress
@@ -148,8 +145,8 @@ class _Trees:
     async def _collect(self, number: int) -> None:
         problem = Problem(id=f"walk-{number}", prompt="Walk.", label=number)
         env = FaultyEnv(share=self._gauntlet.part_faults, seed=number)
-        collector = self._collector(env)
-        async with collector:
+        services = ExecutionServices(AdmissionPool(_CONCURRENCY))
+        async with self._collector(env, services) as collector:
             try:
                 found: Collection | None = await collector.collect(
                     problem, allow_partial=True, identity=Identity(run="gauntlet")
@@ -160,15 +157,18 @@ class _Trees:
             except (CriticError, EnvError, RequestError):
                 self._books.unrooted += 1
                 return
+            finally:
+                self._books.permits_left += services.pool.statistics.in_use
         if found is None:
             raise FocusError(f"problem {problem.id}: the collection left no books")
         self._note(found, accepted, env)
         self._export(found, accepted, problem)
 
-    def _collector(self, env: FaultyEnv) -> Collector:
+    def _collector(self, env: FaultyEnv, services: ExecutionServices) -> Collector:
+        """With permits of its own: a server that says it is full slows down one tree only."""
         chosen = self._gauntlet
         execution = Execution(
-            services=self._services,
+            services=services,
             deadline_s=chosen.deadline_s,
             env_deadline_s=chosen.deadline_s,
             retry=RetryPolicy(attempts=chosen.attempts, base_s=_PAUSE_S),
@@ -180,7 +180,7 @@ class _Trees:
             allowance=Allowance(tokens=chosen.allowance),
             execution=execution,
         )
-        search = Search.two_phase(tokens=chosen.tokens, concurrency=4)
+        search = Search.two_phase(tokens=chosen.tokens, concurrency=_CONCURRENCY)
         return Collector(agent=agent, env=env, search=search, critic=self._critic)
 
     def _note(self, found: Collection, accepted: bool, env: FaultyEnv) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from focus.promises.base import Promise
+from focus.promises.base import Limits, Promise
+from focus.promises.delivery import honest_faults, nothing_corrupted, nothing_lost, retried
 
 __all__ = ("ROWS",)
+
+_LONG = Limits(quick_s=180.0, full_s=3_600.0)
 
 ROWS = (
     Promise(
@@ -12,25 +15,33 @@ ROWS = (
         promise="no expansion is lost, doubled or unaccounted for under server chaos",
         target=0,
         unit="expansions lost, doubled or unaccounted for",
+        measure=nothing_lost,
+        limits=_LONG,
     ),
     Promise(
         id="R2",
         promise="no corrupted sample is exported under server chaos",
         target=0,
         unit="corrupted samples, and detectable faults not refused",
+        measure=nothing_corrupted,
+        limits=_LONG,
     ),
     Promise(
         id="R3",
-        promise="trees complete under 30 % transient faults",
+        promise="trees complete when 30 % of all tries meet a fault that passes (10 tries each)",
         target=0.999,
         better="higher",
         unit="share of trees complete",
+        measure=honest_faults,
+        limits=_LONG,
     ),
     Promise(
         id="R4",
         promise="a fault that will repeat is not retried",
         target=0,
         unit="fault kinds with too many attempts",
+        measure=retried,
+        limits=_LONG,
     ),
     Promise(
         id="R5",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from focus.promises.base import Promise
+from focus.promises.base import Limits, Promise
+from focus.promises.delivery import trained_once
 
 __all__ = ("ROWS",)
+
+_LONG = Limits(quick_s=180.0, full_s=3_600.0)
 
 ROWS = (
     Promise(
@@ -18,6 +21,8 @@ ROWS = (
         promise="each sampled id is trained once or withheld for a stated reason",
         target=0,
         unit="ids",
+        measure=trained_once,
+        limits=_LONG,
     ),
     Promise(
         id="A6",

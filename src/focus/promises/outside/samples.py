@@ -29,7 +29,11 @@ class Trained:
 
 
 def check_samples(export: Export, server: Server, findings: Findings, total: Trained) -> None:
-    """Every record of one accepted tree."""
+    """Every record of one accepted tree; one whose rewards are no numbers has no credit."""
+    edges = [node["edge"] for node in export.nodes[1:]]
+    if not all(math.isfinite(edge["reward"] + edge["step_reward"]) for edge in edges):
+        findings.add("I11", export.where, "a reward that is no number")
+        return
     credit = credited(export)
     for record in export.actor:
         _check_record(export, record, credit, server, findings)

@@ -17,7 +17,7 @@ from focus.testing.loopback import Answer, Ask, Loopback, Speech
 
 __all__ = ("ChaosServer",)
 
-_REFUSES_S = 0.02
+_REFUSES_S = 0.002
 
 
 class ChaosServer:
