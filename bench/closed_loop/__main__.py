@@ -38,8 +38,8 @@ class Plan:
     heldout: int
 
 
-QUICK = Plan(rounds=3, seeds=3, prompts=16, outcomes=120, heldout=150)
-FULL = Plan(rounds=10, seeds=5, prompts=16, outcomes=120, heldout=400)
+QUICK = Plan(rounds=3, seeds=3, prompts=16, outcomes=60, heldout=80)
+FULL = Plan(rounds=10, seeds=5, prompts=16, outcomes=120, heldout=300)
 
 
 def config(folder: Path, plan: Plan, seed: int) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -260,3 +261,13 @@ def test_paths_of_a_config_are_below_its_folder(tmp_path: Path) -> None:
     assert settings.records == str(tmp_path / "run" / "targets")
     assert settings.outcomes == "/data/outcomes"
     assert settings.restart == RestartSettings(within_s=60.0)
+
+
+def test_the_files_that_the_how_to_shows_are_valid(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "close-the-loop.md"
+    shown = re.findall(r'^```toml title="loop.toml"\n(.*?)^```', page.read_text(), re.S | re.M)
+    assert len(shown) == 2
+    for number, text in enumerate(shown):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(text)
+        assert LoopSettings.load(path).folder.endswith("loop")
