@@ -88,9 +88,9 @@ class Engine:
         """Learning rate by step (from 0): a rise, then a cosine that ends near 0."""
         transformers = require("transformers", extra="critic")
         rise = round(self.settings.warmup * steps)
-        scheduler = transformers.get_cosine_schedule_with_warmup(
-            self._optimizer.optimizer, rise, steps + 1
-        )
+        # A scheduler leaves marks on its optimizer, so it gets one that nobody steps.
+        stand_in = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+        scheduler = transformers.get_cosine_schedule_with_warmup(stand_in, rise, steps + 1)
         share: Callable[[int], float] = scheduler.lr_lambdas[0]
         return lambda step: self.peak_rate * share(step + 1)
 
