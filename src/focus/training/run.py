@@ -86,13 +86,13 @@ class TrainingRun:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.directory.locked())
             self._ledger = stack.enter_context(contextlib.closing(RunLedger(self.directory.ledger)))
-            self._begin()
+            await self._begin()
             stack.callback(self._metrics.close)
             async with ExecutionServices(AdmissionPool(self.settings.capacity)) as services:
                 self._services = services
                 return await self._train()
 
-    def _begin(self) -> None:
+    async def _begin(self) -> None:
         """Set up or restore everything that the next round depends on."""
         self._note_settings()
         self._name = self._ledger.fact("name")
@@ -105,7 +105,7 @@ class TrainingRun:
             # A crash between sink and ledger leaves a mark for a round that does not count.
             self._sink.roll_back(after=len(done) - 1)
         if done:
-            self._restore(done[-1])
+            await self._restore(done[-1])
 
     def _note_settings(self) -> None:
         """Keep the settings of a new run; of an older one, refuse others than a longer run's."""
@@ -127,9 +127,9 @@ class TrainingRun:
             self._ledger.note("name", PurePath(self.task.name).name)
         self._ledger.note("settings", wanted)
 
-    def _restore(self, last: AppliedRound) -> None:
+    async def _restore(self, last: AppliedRound) -> None:
         folder = self.directory.checkpoints / last.checkpoint
-        self.learner.load(folder)
+        await _blocking(self.learner.load, folder)
         path = folder / "state.json"
         state: Any = loads(read_whole(path), where=str(path))
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,19 @@ from focus.testing.tinker_service import TinkerService
 
 os.environ["TINKER_TELEMETRY"] = "0"
 torch.set_num_threads(1)
+
+SDK_LEAVES_OPEN = (
+    "ignore:Exception ignored in.*(socket.socket|_SelectorTransport)"
+    ":pytest.PytestUnraisableExceptionWarning"
+)
+"""The SDK drops the HTTP client that fetched its first settings without closing it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings(SDK_LEAVES_OPEN))
 
 
 def host_of(service: TinkerService) -> TinkerHost:

@@ -121,7 +121,8 @@ class _Job:
 
     async def _attempt(self) -> dict[str, Any]:
         """One session at Tinker."""
-        model = await served_model(self.settings.model, rest_client=self.host.rest())
+        rest = await anyio.to_thread.run_sync(self.host.rest)
+        model = await served_model(self.settings.model, rest_client=rest)
         if not (model.trainable and model.sampleable):
             raise ConfigError(f"this Tinker service does not train {model.name!r}")
         async with _session(self.host) as service:

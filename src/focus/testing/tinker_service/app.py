@@ -100,10 +100,10 @@ class _Service:
             self._desk.forget()
         try:
             answer = await endpoint(body, fault)
-        except BadRequest as error:
-            return _error(400, str(error))
         except NotFound as error:
             return _error(404, str(error))
+        except (KeyError, ValueError) as error:
+            return _error(400, f"{type(error).__name__}: {error}")
         if fault is FaultKind.REPLY_LOST:
             return _error(502, "the reply was lost, as asked for")
         return JSONResponse(answer)

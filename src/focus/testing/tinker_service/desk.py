@@ -100,6 +100,7 @@ class Desk:
         self.log: list[Done] = []
         self.generation = 0
         self.torch = threading.Lock()
+        self.loading = threading.Lock()
         self.group: TaskGroup | None = None
         self._samplers: dict[str, Sampler] = {}
         self._opening = anyio.Lock()
@@ -151,7 +152,23 @@ class Desk:
 
     def _opened(self, snapshot: Snapshot) -> Sampler:
         folder = self.base(snapshot.base_model)
-        return Sampler(folder, snapshot.weights, convention=self._convention)
+        with self.loading:
+            return Sampler(folder, snapshot.weights, convention=self._convention)
+
+    async def settle(self, result: Result, make: Callable[[], dict[str, Any]]) -> None:
+        """Set a result to what `make` gives in a thread, or to its failure.
+
+        One model is loaded at a time: transformers' loading is not thread-safe.
+        """
+
+        def made() -> dict[str, Any]:
+            with self.loading:
+                return make()
+
+        try:
+            result.set(await anyio.to_thread.run_sync(made))
+        except Exception as error:
+            result.set(_failure(error))
 
     def begin(self, request_id: str, work: Callable[[], Awaitable[bytes]]) -> Result:
         """Carry out a request beside others; the same id is carried out once."""

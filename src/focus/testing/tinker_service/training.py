@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import anyio.to_thread
-
 from focus.testing.tinker_service.desk import (
     Desk,
     Done,
@@ -78,11 +76,14 @@ class TrainingEndpoints:
         self, model_id: str, make: Callable[[], Trainee], answer: dict[str, Any]
     ) -> dict[str, Any]:
         request_id = f"{model_id}:0"
+
+        def made() -> dict[str, Any]:
+            self._desk.models[model_id] = Model(model_id, make())
+            return answer
+
         if request_id not in self._desk.results:
             result = self._desk.results[request_id] = Result()
-            trainee = await anyio.to_thread.run_sync(make)
-            self._desk.models[model_id] = Model(model_id, trainee)
-            result.set(answer)
+            await self._desk.settle(result, made)
         return {"request_id": request_id, "model_id": model_id}
 
     async def get_info(self, body: Body, fault: FaultKind | None) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def _read_row(datum: Any) -> Row:
 def _read_tensor(message: Any) -> Array:
     """Dense values; cells that a sparse tensor leaves out are 0."""
     dtype = np.float32 if message.dtype == _messages().DTYPE_FLOAT32 else np.int64
-    shape = tuple(message.shape)
+    shape = tuple(message.shape) or (-1,)
     if not message.HasField("sparse_csr"):
         return np.frombuffer(message.dense, dtype=dtype).reshape(shape)
     csr = message.sparse_csr
