@@ -17,7 +17,8 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.policies.loopback import ByteTokenizer
+from tests.policies.loopback import ByteTokenizer, Loopback
+from tests.slime.host.rollout import SlimeLoop
 from tests.slime.walks import Walks
 
 import focus
@@ -33,9 +34,10 @@ from focus import (
 from focus.errors import CollectionFailed, CorruptReply, FatalError
 from focus.integrations.slime import make_evaluate, make_generate
 from focus.models import BUILTIN
+from focus.policies.codec import Codec
 from focus.policies.sglang import SGLangPolicy
 from focus.records.records import CriticContext
-from focus.rendering import load_tokenizer, render_chat
+from focus.rendering import encode, load_tokenizer, lock_of, profile_named, render_chat
 from focus.tasks.grading import shared_grader
 from focus.testing.envs import WalkEnv, walk_script
 from focus.testing.policies import ScriptedPolicy
@@ -60,15 +62,23 @@ def test_b46_three_loops_share_one_services_object() -> None:
     assert services.pool.statistics.in_use == 0
 
 
-def test_b46_a_policy_and_its_client_survive_their_loop() -> None:
-    """A client is one loop's; the next loop gets its own, behind the same policy."""
-    engine = Engine(written("+-+"))
-
-    async def once() -> int:
-        async with served(engine) as policy:
-            return len((await collect(policy, WalkEnv())).tree)
-
-    assert [asyncio.run(once()) for _ in range(3)] == [2, 2, 2]
+def test_b46_a_policy_serves_loops_side_by_side_and_one_after_another() -> None:
+    """A kept-alive connection belongs to the loop that opened it, and no other loop gets it."""
+    host, server = SlimeLoop(), Loopback(Engine(written("+-+")))
+    host.run(server.__aenter__())
+    policy = SGLangPolicy(server.url, tokenizer=ByteTokenizer())
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+    try:
+        for loop in (*loops, *loops):
+            once = asyncio.wait_for(collect(policy, WalkEnv()), 30)
+            assert len(loop.run_until_complete(once).tree) == 2
+    finally:
+        for loop in loops:
+            loop.run_until_complete(policy.aclose())
+            loop.close()
+        host.run(server.__aexit__())
+        host.close()
+    assert server.connections == 2
 
 
 def calls_of(path: Path) -> set[str]:
@@ -161,7 +171,9 @@ async def test_b49_a_critic_may_need_the_pool_that_expansions_use(capacity: int)
 
 
 FIFTY = """
-import sys, threading
+import signal, sys, threading
+# A parent that ignores Ctrl-C, as shells let background jobs do, passes that on.
+signal.signal(signal.SIGINT, signal.SIG_IGN if "deaf" in sys.argv else signal.default_int_handler)
 import anyio, typer
 from rich.console import Console
 from focus import Agent, Allowance, Collector, Problem, Search, Segments
@@ -211,14 +223,21 @@ except typer.Exit as done:
 """
 
 
-@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("later", [(), (signal.SIGTERM, signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("options", "first", "later"),
+    [
+        ([], signal.SIGINT, ()),
+        ([], signal.SIGINT, (signal.SIGTERM, signal.SIGINT)),
+        ([], signal.SIGTERM, (signal.SIGINT, signal.SIGTERM)),
+        (["deaf"], signal.SIGTERM, ()),
+    ],
+)
 def test_b50_every_environment_is_closed_when_the_process_is_told_to_stop(
-    first: signal.Signals, later: Sequence[signal.Signals]
+    options: list[str], first: signal.Signals, later: Sequence[signal.Signals]
 ) -> None:
     """50 opened, 50 closed; signals that come during the clean-up do not cut it short."""
     child = subprocess.Popen(
-        [sys.executable, "-c", FIFTY],
+        [sys.executable, "-c", FIFTY, *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -226,37 +245,70 @@ def test_b50_every_environment_is_closed_when_the_process_is_told_to_stop(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     with child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
-        child.send_signal(first)
-        assert child.stdout.readline() == "closing\n"
-        for number in later:
-            child.send_signal(number)
-        told, said = child.communicate("now\n", timeout=30)
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "open\n"
+            child.send_signal(first)
+            assert child.stdout.readline() == "closing\n"
+            for number in later:
+                child.send_signal(number)
+            told, said = child.communicate("now\n", timeout=60)
+        finally:
+            child.kill()
     assert told.replace("closing\n", "") == "50 50\n"
     assert "stopped: closed" in said
     assert "Traceback" not in said
     assert child.returncode == 128 + first
 
 
-class Borrowed(ByteTokenizer):
-    """Fails like a fast tokenizer that two threads use at once."""
+class Guarded(ByteTokenizer):
+    """Notes the calls during which another thread could have used it as well."""
 
     def __init__(self) -> None:
-        self._busy = threading.Lock()
+        self.used: list[str] = []
+        self.unguarded: list[str] = []
 
-    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        if not self._busy.acquire(blocking=False):
-            raise RuntimeError("Already borrowed")
-        try:
-            return super().encode(text, add_special_tokens)
-        finally:
-            self._busy.release()
+    def _note(self, name: str) -> None:
+        lock = lock_of(self)
+
+        def try_it() -> bool:
+            return lock.acquire(blocking=False) and (lock.release() or True)
+
+        with ThreadPoolExecutor(1) as other:
+            is_free = other.submit(try_it).result()
+        (self.unguarded if is_free else self.used).append(name)
+
+    def encode(self, *args: Any, **options: Any) -> list[int]:
+        self._note("encode")
+        return super().encode(*args, **options)
+
+    def decode(self, *args: Any, **options: Any) -> str:
+        self._note("decode")
+        return super().decode(*args, **options)
+
+    def apply_chat_template(self, *args: Any, **options: Any) -> list[int]:
+        self._note("template")
+        return super().apply_chat_template(*args, **options)
+
+    def get_vocab(self) -> dict[str, int]:
+        self._note("vocabulary")
+        return super().get_vocab()
 
 
-@pytest.mark.parametrize("kind", ["borrowed", "builtin"])
-def test_b52_threads_render_with_one_tokenizer_as_one_thread_does(kind: str) -> None:
-    tokenizer = Borrowed() if kind == "borrowed" else load_tokenizer(BUILTIN)
+def test_b52_whatever_calls_a_tokenizer_holds_its_lock() -> None:
+    """A fast tokenizer that two threads use at once fails with "Already borrowed"."""
+    tokenizer = Guarded()
+    codec = Codec.of(tokenizer=tokenizer, model=None, profile="token_chunk")
+    codec.render((Message("user", "x"),))
+    profile_named("text").render(tokenizer, (Message("user", "x"),), ())
+    encode(tokenizer, "x")
+    codec.decode((65, 66))
+    assert set(tokenizer.used) == {"encode", "decode", "template", "vocabulary"}
+    assert tokenizer.unguarded == []
+
+
+def test_b52_threads_render_with_one_tokenizer_as_one_thread_does() -> None:
+    tokenizer = load_tokenizer(BUILTIN)
     texts = [f"Compute {number} + 1. " * 5 for number in range(64)]
     start = threading.Barrier(64)
 

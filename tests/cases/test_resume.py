@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -232,3 +233,22 @@ async def test_b89_every_prompt_that_was_issued_is_accepted_once(
     assert set(nodes.values()) == {1}
     untouched = await collect_some(out, rows, 99)
     assert untouched.requests == 0
+
+
+@pytest.mark.anyio
+async def test_b89_a_row_whose_targets_were_not_stored_is_still_pending(tmp_path: Path) -> None:
+    """A row is accepted by the last write of all; a disk that fails before leaves it to do."""
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    rows.write_text(json.dumps({"problem": "Compute 1 + 1.", "solution": "2"}) + "\n")
+    await collect_some(out, rows, 0)
+    for folder in ("rows", "critic"):
+        shutil.rmtree(out / folder, ignore_errors=True)
+    (out / "rows").mkdir()
+    (out / "critic").write_text("a file where the targets should go")
+    with pytest.raises(StoreError):
+        await collect_some(out, rows, 99)
+    assert list((out / "rows").iterdir()) == []
+    (out / "critic").unlink()
+    await collect_some(out, rows, 99)
+    assert len(list((out / "rows").iterdir())) == 1
+    assert list(read_critic_records(out / "critic"))

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -44,6 +44,8 @@ def run_until_interrupted(
     listen, such as a long optimizer step, is cut off after `PATIENCE_S`; everything FOCUS
     writes is written whole or not at all, so nothing is damaged.
     """
+    import asyncio
+
     import anyio
 
     from focus.cli.progress import progress_on
@@ -57,7 +59,9 @@ def run_until_interrupted(
     try:
         with progress_on(console) as progress:
             result = anyio.run(main, progress)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError) as end:
+        if isinstance(end, asyncio.CancelledError) and not guard.is_stopping:
+            raise
         guard.has_spoken = True
         say_stopped(last_words)
         raise typer.Exit(guard.exit_code) from None
@@ -75,23 +79,34 @@ class _CutOff:
         self._timer = threading.Timer(PATIENCE_S, self._end)
         self._timer.daemon = True
 
+    @property
+    def is_stopping(self) -> bool:
+        """A signal came, and the work was told."""
+        return self._timer.is_alive()
+
     @contextlib.contextmanager
     def armed(self) -> Iterator[None]:
-        """Within the block the first signal starts the clock, then does what Ctrl-C did."""
-        handler = signal.getsignal(signal.SIGINT)
-        if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        """Within the block the first signal starts the clock and cancels this task.
+
+        A signal that is ignored, as shells let background jobs ignore Ctrl-C, stays so.
+        """
+        import asyncio
+
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        if task is None or threading.current_thread() is not threading.main_thread():
             yield
             return
-        inner: Callable[[int, FrameType | None], Any] = handler
+        cancel = task.cancel
 
         def on_signal(number: int, frame: FrameType | None) -> None:
-            if self._timer.is_alive():
+            if self.is_stopping:
                 return
             self.exit_code = 128 + number
             self._timer.start()
-            inner(signal.SIGINT, frame)
+            loop.call_soon_threadsafe(cancel)
 
-        before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+        heard = [n for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, on_signal) for number in heard}
         try:
             yield
         finally:
