@@ -1,16 +1,11 @@
-"""Cancel a collection at its every scheduler tick: nothing may stay behind.
-
-The event loop is stepped by hand, so a tick is one pass over the ready callbacks and the
-k-th tick of two runs is the same moment.
-"""
+"""Cancel a collection at its every scheduler tick: nothing may stay behind."""
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
 import anyio.lowlevel
 import pytest
 
@@ -33,6 +28,7 @@ from focus.policies.base import RequestTag
 from focus.records.records import CriticContext
 from focus.testing.envs import LiveEnv, walk_script
 from focus.testing.policies import ScriptedPolicy
+from focus.testing.stepping import CANCELS, Cancel, Stepper
 from focus.tokens import Generation, TokenIds
 
 PROBLEM = Problem(id="walk", prompt="Walk.")
@@ -90,68 +86,11 @@ class Scene:
 
 
 Job = Callable[[Scene], Coroutine[Any, Any, None]]
-Cancel = Callable[["Stepper", int], None]
-
-
-class Stepper:
-    """One run, tick by tick."""
-
-    def __init__(self, scene: Scene, job: Job) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.complaints: list[str] = []
-        self.loop.set_exception_handler(lambda _, context: self.complaints.append(str(context)))
-        self.scope: anyio.CancelScope | None = None
-        self.ticks = 0
-
-        async def main() -> None:
-            with anyio.CancelScope() as self.scope:
-                await job(scene)
-
-        self.task = self.loop.create_task(main())
-
-    def tick(self) -> None:
-        self.loop.call_soon(self.loop.stop)
-        self.loop.run_forever()
-        self.ticks += 1
-        assert self.ticks < 20_000, "hangs"
-
-    def run(self) -> Iterator[int]:
-        while not self.task.done():
-            self.tick()
-            yield self.ticks
-
-    def leftovers(self) -> list[str]:
-        found = [repr(task) for task in asyncio.all_tasks(self.loop)]
-        return found + self.complaints
-
-    def close(self) -> None:
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-        self.loop.close()
-
-
-def once(stepper: Stepper, since: int) -> None:
-    if since == 0:
-        stepper.task.cancel()
-
-
-def three_times(stepper: Stepper, since: int) -> None:
-    if since in (0, 1, 3):
-        stepper.task.cancel()
-
-
-def every_tick(stepper: Stepper, since: int) -> None:
-    if since < 50:
-        stepper.task.cancel()
-
-
-def by_scope(stepper: Stepper, since: int) -> None:
-    if since == 0 and stepper.scope is not None:
-        stepper.loop.call_soon(stepper.scope.cancel)
 
 
 def ticks_of(job: Job, tokens: int) -> int:
     scene = Scene(tokens)
-    stepper = Stepper(scene, job)
+    stepper = Stepper(lambda: job(scene))
     *_, last = stepper.run()
     stepper.task.result()
     assert scene.env.opened == scene.env.released > 1
@@ -162,11 +101,8 @@ def ticks_of(job: Job, tokens: int) -> int:
 
 def cancelled_at(moment: int, job: Job, cancel: Cancel, tokens: int) -> None:
     scene = Scene(tokens)
-    stepper = Stepper(scene, job)
-    for tick in stepper.run():
-        if tick >= moment and not stepper.task.done():
-            cancel(stepper, tick - moment)
-    outcome = None if stepper.task.cancelled() else stepper.task.exception()
+    stepper = Stepper(lambda: job(scene))
+    outcome = stepper.run_cancelled(moment, cancel)
     assert outcome is None, f"{outcome!r} came out instead of the cancellation"
     assert not stepper.leftovers()
     stepper.close()
@@ -177,7 +113,7 @@ def cancelled_at(moment: int, job: Job, cancel: Cancel, tokens: int) -> None:
     assert scene.env.opened == scene.env.released
 
 
-@pytest.mark.parametrize("cancel", [once, three_times, every_tick, by_scope])
+@pytest.mark.parametrize("cancel", CANCELS.values(), ids=CANCELS)
 @pytest.mark.parametrize("job", [Scene.collect, Scene.evaluate])
 def test_nothing_stays_behind_wherever_it_is_cancelled(
     job: Job, cancel: Cancel, request: pytest.FixtureRequest
