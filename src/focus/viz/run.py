@@ -94,11 +94,13 @@ def trees_table(trees: Mapping[str, StoredTree], *, best: str, glyphs: Glyphs) -
     """One line per tree; the one drawn below is marked."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("tree", no_wrap=True, min_width=max(map(len, trees)))
-    for title in ("nodes", glyphs.right, glyphs.wrong, "root V", "largest A"):
-        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
+    cells = {name: _tree_cells(name, stored, glyphs) for name, stored in trees.items()}
+    for place, title in enumerate(("nodes", glyphs.right, glyphs.wrong, "root V", "largest A"), 1):
+        width = max(len(title), *(len(row[place]) for row in cells.values()))
+        table.add_column(title, justify="right", no_wrap=True, min_width=width)
     table.add_column("problem", no_wrap=True, overflow=glyphs.overflow)
-    for name, stored in trees.items():
-        table.add_row(*_tree_cells(name, stored, glyphs), style="bold" if name == best else "")
+    for name, row in cells.items():
+        table.add_row(*row, style="bold" if name == best else "")
     return table
 
 
