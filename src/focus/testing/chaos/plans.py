@@ -98,7 +98,7 @@ class Mix:
         return None
 
 
-def survivable(seed: int, *, share: float = 0.3) -> Mix:
+def survivable(seed: int, *, share: float = 0.3, odd: float = 0.05) -> Mix:
     """Faults that pass by themselves: resets, cuts, 5xx, 429, delays.
 
     None waits for the client's deadline, and none strikes more than its own request, so that
@@ -111,7 +111,7 @@ def survivable(seed: int, *, share: float = 0.3) -> Mix:
         transient=share,
         content=0.0,
         fatal=0.0,
-        odd=0.05,
+        odd=odd,
         pools={**pools, "transient": loud},
     )
 
