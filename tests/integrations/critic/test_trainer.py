@@ -26,7 +26,7 @@ from .samples import SETTINGS, prompt, trainer_in, true_value, write_fresh, writ
 torch.set_num_threads(1)
 
 LEARNING = replace(
-    SETTINGS, passes=6, patience=6, learning_rate=1e-2, checkpoint_steps=100, replay_rounds=0
+    SETTINGS, passes=8, patience=8, learning_rate=1e-2, checkpoint_steps=100, replay_rounds=0
 )
 
 
@@ -193,7 +193,7 @@ def check_deaths(found: dict[str, Any]) -> None:
 
 
 def test_kill_9_neither_repeats_nor_loses_a_record(tmp_path: Path) -> None:
-    check_deaths(deaths(tmp_path, every=23))
+    check_deaths(deaths(tmp_path, every=16))
 
 
 @pytest.mark.full
