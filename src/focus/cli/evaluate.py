@@ -39,15 +39,29 @@ def evaluate(
         float, typer.Option(min=0.0, help="1 is what the demo trains at; 0 is greedy.")
     ] = 1.0,
     capacity: Annotated[int, typer.Option(min=1, help="Requests in flight.")] = 64,
+    search: Annotated[
+        bool, typer.Option("--search", help="Compare ways to pick an answer at equal tokens.")
+    ] = False,
+    critic: Annotated[
+        Path | None, typer.Option(help="For --search: a store of critics, or a critic's folder.")
+    ] = None,
+    tokens: Annotated[
+        int, typer.Option(min=2, help="For --search: budget of each problem and method.")
+    ] = 640,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write the result here; - is stdout.")
     ] = None,
 ) -> None:
     """Solve each problem once, unbranched, and print the mean outcome with its 95 % interval.
 
+    With --search each problem gets a budget of tokens instead, and an answer is picked in
+    four ways: one rollout at random, a majority vote, the rollout that the critic values
+    most, and the best leaf of a tree that the critic guides.
+
     \b
-    Example:
+    Examples:
       focus eval --model runs/demo/models/final --task demo -n 400 --json after.json
+      focus eval --search --critic runs/critics --tokens 640 -n 200
     """
     from focus.cli.interrupt import run_until_interrupted
     from focus.cli.terminal import progress_console
@@ -59,6 +73,15 @@ def evaluate(
         "seed": seed,
         "temperature": temperature,
     }
+    if search:
+        from focus.cli.search import compare
+
+        if critic is None:
+            raise typer.BadParameter("--search needs --critic STORE")
+        if temperature != 1.0:
+            raise typer.BadParameter("--search samples as in training; leave --temperature out")
+        compare({**wanted, "critic": str(critic)}, critic, count, tokens, capacity, json_file)
+        return
     accuracy, version = run_until_interrupted(
         lambda progress: _solve(wanted, count, capacity, progress),
         console=progress_console(),
