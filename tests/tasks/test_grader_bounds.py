@@ -16,46 +16,7 @@ import pytest
 
 from focus.errors import GraderError, LifecycleError
 from focus.tasks import Grader
-
-TOWER = r"\boxed{9^{9^{9^{9}}}}"
-HOSTILE = {
-    "power tower": TOWER,
-    "tower of tens": r"\boxed{10^{10^{10}}}",
-    "tower in a fraction": r"\boxed{\frac{1}{9^{9^{9}}}}",
-    "7945 digits": r"\boxed{" + "9" * 7945 + "}",
-    "4000 digits": r"\boxed{" + "9" * 4000 + "}",
-    "a million digits": r"\boxed{" + "9" * 10**6 + "}",
-    "2 MB box": r"\boxed{" + "x" * 2 * 10**6 + "}",
-    "200 parentheses": r"\boxed{" + "(" * 200 + "1" + ")" * 200 + "}",
-    "2000 parentheses": r"\boxed{" + "(" * 2000 + "1" + ")" * 2000 + "}",
-    "1 MB nest": r"\boxed{" + "{" * 500_000 + "1" + "}" * 500_000 + "}",
-    "open boxes": r"\boxed{" * 150_000,
-    "nested boxes": r"\boxed{" * 8000 + "1" + "}" * 8000,
-    "nested fractions": r"\boxed{" + r"\frac{1}{" * 150 + "2" + "}" * 151,
-    "nested roots": r"\boxed{" + r"\sqrt{" * 150 + "2" + "}" * 151,
-    "nested text": r"\boxed{" + r"\text{" * 300 + "a" + "}" * 301,
-    "factorial": r"\boxed{10000000!}",
-    "factorial of factorials": r"\boxed{((20!)!)!}",
-    "binomial": r"\boxed{\binom{100000}{50000}}",
-    "long sum": r"\boxed{\sum_{k=1}^{10000000} \frac{1}{k^2}}",
-    "integral": r"\boxed{\int_0^1 \sin(x^x) e^{\cos x} dx}",
-    "sine of a tower": r"\boxed{\sin(10^{10^{8}})}",
-    "many signs": r"\boxed{" + "-" * 4000 + "1}",
-    "many factorials": r"\boxed{3" + "!" * 4000 + "}",
-    "many terms": r"\boxed{" + "1+" * 1900 + "1}",
-    "regex dollars": r"\boxed{" + "$" * 4000 + "}",
-    "regex spaces": r"\boxed{1" + " " * 4000 + "x}",
-    "regex digits": r"\boxed{" + "1." * 2000 + r"\overline{3}}",
-    "regex repeats": r"\boxed{" + "1" * 4000 + ".}",
-    "regex and": r"\boxed{" + " and " * 800 + "}",
-    "backslashes": r"\boxed{" + "\\" * 4000 + "}",
-    "NUL": "\\boxed{\x00}",
-    "lone surrogate": "\\boxed{\ud800}",
-    "line separators": "\\boxed{\u2028\u2029\x85\n}",
-    "wide matrix": r"\boxed{\begin{pmatrix}" + "&".join("1" * 900) + r"\end{pmatrix}}",
-    "equation": r"\boxed{x^{17}+x^5+\sin(x)=\cos(y)}",
-    "Python": r"\boxed{__import__('os').system('true')}",
-}
+from focus.testing.hostile_answers import HOSTILE, TOWER
 
 pytestmark = pytest.mark.anyio
 

@@ -106,6 +106,13 @@ class ServedScorer:
         raise TransientError(f"{self._server.url}: no values within {self._deadline_s:g} s")
 
     async def _scores(self, contexts: Sequence[CriticContext]) -> Scores:
+        try:
+            return await self._checked_scores(contexts)
+        except RequestError as error:
+            fault = self._server.cleaned(error)
+        raise fault
+
+    async def _checked_scores(self, contexts: Sequence[CriticContext]) -> Scores:
         reply = await self._server.post(
             self._wire.path,
             self._wire.payload(contexts),

@@ -20,6 +20,7 @@ from focus.errors import (
     SchemaError,
     TransientError,
 )
+from focus.policies.credentials import Credentials
 from focus.policies.faults import classify_status
 from focus.records import strict_json
 
@@ -53,6 +54,10 @@ class JsonServer(Protocol):
 
     async def get(self, path: str) -> Any:
         """The JSON value at `path`."""
+        ...
+
+    def cleaned(self, error: RequestError) -> RequestError:
+        """An error about what the server answered, without secrets that it echoed."""
         ...
 
     async def aclose(self) -> None:
@@ -97,7 +102,7 @@ class HttpServer:
         if api_key and address.userinfo:
             raise ConfigError("give either an api_key or credentials in the URL, not both")
         self._address = address.copy_with(username=None, password=None, query=None, fragment=None)
-        self._auth = _Secret(address, api_key)
+        self._auth = Credentials(address, api_key)
         self._borrowed = client
         self._most_bytes = most_bytes
         self._own: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
@@ -144,6 +149,13 @@ class HttpServer:
         """
         return await self._exchange("GET", path, None, {}, None)
 
+    def cleaned(self, error: RequestError) -> RequestError:
+        """An error about what the server answered, without secrets that it echoed.
+
+        Its frames are dropped, since they hold the reply; raise it outside the handler.
+        """
+        return self._auth.cleaned(error)
+
     async def aclose(self) -> None:
         """Close this loop's own client; a borrowed one stays open."""
         client = self._own.pop(asyncio.get_running_loop(), None)
@@ -182,15 +194,15 @@ class HttpServer:
                     most = min(self._most_bytes, most_bytes or self._most_bytes)
                     return _parsed(await _body(response, where, most))
         except httpx.TransportError as error:
-            text, cause = str(error), type(error)(str(error))
+            text = self._auth.redacted(str(error))
             fault = TransientError(f"{where}: {type(error).__name__}" + (text and f": {text}"))
-            fault.__cause__ = cause
+            fault.__cause__ = type(error)(text)
         except SchemaError as error:
             text = self._auth.redacted(str(error)[:_MOST_ERROR_BYTES])[:500]
             fault = CorruptReply(f"{where}: {text}")
         except CorruptReply as error:
-            fault = error.with_traceback(None)
-        raise fault
+            fault = error
+        raise self._auth.cleaned(fault)
 
     @asynccontextmanager
     async def _answer(
@@ -225,29 +237,6 @@ class HttpServer:
         if fault is not None:
             fault.message = f"{where}: {fault.message}"
         return fault
-
-
-class _Secret(httpx.Auth):
-    """Credentials of one server; they appear in its requests and nowhere else."""
-
-    def __init__(self, address: httpx.URL, api_key: str | None) -> None:
-        self._secrets = [part for part in (api_key, address.password) if part]
-        self._basic = httpx.BasicAuth(address.username, address.password)
-        self._kind = "bearer" if api_key else "basic" if address.userinfo else "none"
-
-    def auth_flow(self, request: httpx.Request) -> Any:
-        if self._kind == "bearer":
-            request.headers["authorization"] = f"Bearer {self._secrets[0]}"
-        if self._kind == "basic":
-            yield from self._basic.auth_flow(request)
-        else:
-            yield request
-
-    def redacted(self, text: str) -> str:
-        """`text` with every secret that a server echoed taken out."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
 
 
 def _address(url: str) -> httpx.URL:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import httpx
 
-from focus.errors import ConfigError, CorruptReply, Refused
+from focus.errors import ConfigError, CorruptReply, Refused, RequestError
 from focus.policies.base import RequestTag
 from focus.policies.codec import Codec
 from focus.policies.convention import LogProbConvention, probe_convention
@@ -182,9 +182,13 @@ class SGLangPolicy:
         max_tokens = self._room(prefix, sampling.max_tokens)
         rid = self._rid(tag)
         payload = generate_payload(prefix, sampling, max_tokens=max_tokens, rid=rid)
-        body = await self._server.generate(payload, headers=_routing(tag))
         name = tag.request if tag is not None else rid
-        return read_reply(body, Asked(rid, name, len(prefix), self._pinned))
+        asked = Asked(rid, name, len(prefix), self._pinned)
+        try:
+            return read_reply(await self._server.generate(payload, headers=_routing(tag)), asked)
+        except RequestError as error:
+            fault = self._transport.cleaned(error)
+        raise fault
 
     def _rid(self, tag: RequestTag | None) -> str:
         """A name that no other request has.

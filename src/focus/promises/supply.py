@@ -1,0 +1,109 @@
+"""S7: few dependencies, all pinned where FOCUS is tested, and an import that touches nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+import focus
+from focus.errors import ConfigError
+from focus.promises.base import Measured, Stand
+
+__all__ = ("dependencies", "import_events", "pins", "supplied")
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_IMPORTS = (
+    "focus",
+    "focus.integrations.slime",
+    "focus.cli.main",
+    "focus.records",
+    "focus.policies.http",
+)
+
+_WATCHED = """
+import importlib, json, os, sys
+seen = []
+def hear(event, arguments):
+    writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (
+        os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+    network = event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto")
+    if writes or network or event.startswith(("subprocess.", "os.system", "os.fork", "urllib.")):
+        seen.append(event + " " + str(arguments[:1])[:100])
+sys.dont_write_bytecode = True
+sys.addaudithook(hear)
+importlib.import_module(sys.argv[1])
+print(json.dumps(seen))
+"""
+
+
+def supplied(stand: Stand) -> Measured:
+    """Direct dependencies of the package and of its extras against the committed pins.
+
+    Counts packages without a pin, installed versions that are not the pinned ones, and
+    connections, processes and written files at import. What is known of their weaknesses is
+    not looked up: that needs a network.
+    """
+    pinned = pins(_constraints())
+    runtime, extras = dependencies()
+    unpinned = sorted((runtime | extras) - pinned.keys())
+    drifted = sorted(name for name in runtime | extras if _drift(name, pinned.get(name)))
+    events = {name: found for name in _IMPORTS if (found := import_events(name))}
+    stand.progress(1, 1)
+    detail = {
+        "runtime": sorted(runtime),
+        "with_extras": len(runtime | extras),
+        "unpinned": unpinned,
+        "not_the_pinned_version": drifted,
+        "at_import": events,
+    }
+    trials = len(runtime | extras) + len(_IMPORTS)
+    return Measured(len(unpinned) + len(drifted) + len(events), trials, detail)
+
+
+def dependencies() -> tuple[set[str], set[str]]:
+    """Names of what the package needs, and of what its extras add."""
+    runtime: set[str] = set()
+    extras: set[str] = set()
+    for line in requires("focus-rl") or ():
+        match = _NAME.match(line)
+        assert match is not None, "a requirement begins with a name"
+        (extras if "extra ==" in line else runtime).add(_canonical(match[0]))
+    return runtime, extras
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Version by package of a constraints file."""
+    lines = [line.partition("#")[0].strip() for line in path.read_text("utf-8").splitlines()]
+    pairs = [line.split("==") for line in lines if "==" in line]
+    return {_canonical(name): number for name, number in pairs}
+
+
+def import_events(module: str) -> list[str]:
+    """What importing a module does besides reading, in a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WATCHED, module], capture_output=True, text=True, check=True
+    )
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def _constraints() -> Path:
+    path = Path(focus.__file__).parents[2] / "constraints.txt"
+    if not path.is_file():
+        raise ConfigError(f"{path} is missing: pins are kept in FOCUS's own repository only")
+    return path
+
+
+def _drift(name: str, pinned: str | None) -> bool:
+    try:
+        return pinned is not None and version(name).partition("+")[0] != pinned
+    except PackageNotFoundError:
+        return False  # an extra that is not installed
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
