@@ -190,7 +190,7 @@ class CollectionFailed(FocusError, RuntimeError):
 
     def __init__(self, message: str, failures: Sequence[Failure] = (), collection: Any = None):
         super().__init__(message)
-        self.failures = tuple(failures)
+        self.failures: tuple[Failure, ...] = tuple(failures)
         self.collection = collection
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -79,7 +79,7 @@ class TokenChain:
 
     def __init__(self, own: Iterable[int], parent: TokenChain | None = None) -> None:
         self.own: TokenIds = tuple(own)
-        self.parent = parent
+        self.parent: TokenChain | None = parent
         self._length = len(self.own) + (len(parent) if parent is not None else 0)
 
     def __len__(self) -> int:

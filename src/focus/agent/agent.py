@@ -104,9 +104,9 @@ class Agent:
         self.compactor = compactor
         self._tools = tools
         law = Sampling(temperature=policy.train_temperature, top_p=1.0)
-        self.sampling = law.merged(sampling)
-        self.allowance = allowance or Allowance()
-        self.execution = execution or Execution()
+        self.sampling: Sampling = law.merged(sampling)
+        self.allowance: Allowance = allowance or Allowance()
+        self.execution: Execution = execution or Execution()
         self._settler = Settler(
             policy, parser, compactor, env_deadline_s=self.execution.env_deadline_s
         )

@@ -68,7 +68,7 @@ class DirectoryWorkspace:
     ) -> None:
         self._folder = None if source is None else _Folder(Path(source), is_ours=False)
         self._scratch = scratch
-        self.tools = tuple(tools)
+        self.tools: tuple[Tool, ...] = tuple(tools)
 
     async def folder(self) -> Path:
         """This copy's own folder, to run programs in; what they change is this branch's.

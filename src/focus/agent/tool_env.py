@@ -88,7 +88,7 @@ class ToolEnv:
     ) -> None:
         if most_calls is not None and most_calls < 1:
             raise ConfigError(f"most_calls must be >= 1, got {most_calls}")
-        self.tools = (*tools, *(() if submit is None else (submit,)))
+        self.tools: tuple[Tool, ...] = (*tools, *(() if submit is None else (submit,)))
         by_name(self.tools)
         self._submit = submit
         self._run = {each.name: each for each in tools}

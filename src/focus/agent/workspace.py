@@ -114,7 +114,7 @@ class InMemoryWorkspace:
         self, files: Mapping[str, str] | None = None, *, tools: Sequence[Tool] = ()
     ) -> None:
         self._files: Mapping[str, str] = {checked_path(p): t for p, t in (files or {}).items()}
-        self.tools = tuple(tools)
+        self.tools: tuple[Tool, ...] = tuple(tools)
 
     async def fork(self) -> InMemoryWorkspace:
         return self._holding(self._files)

@@ -9,7 +9,7 @@ import typer
 
 __all__ = ("bench_app", "closed_loop")
 
-bench_app = typer.Typer(name="bench", no_args_is_help=True, rich_markup_mode=None)
+bench_app: typer.Typer = typer.Typer(name="bench", no_args_is_help=True, rich_markup_mode=None)
 
 
 @bench_app.callback()

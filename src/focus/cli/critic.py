@@ -11,7 +11,7 @@ from focus.cli.critic_train import train_critic
 
 __all__ = ("critic_app",)
 
-critic_app = typer.Typer(name="critic", no_args_is_help=True, rich_markup_mode=None)
+critic_app: typer.Typer = typer.Typer(name="critic", no_args_is_help=True, rich_markup_mode=None)
 
 
 @critic_app.callback()

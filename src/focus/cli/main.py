@@ -9,8 +9,8 @@ import typer
 from focus.cli.bench import bench_app
 from focus.cli.boundary import GuardedGroup
 from focus.cli.collect import collect
-from focus.cli.critic import critic_app
 from focus.cli.credit import credit
+from focus.cli.critic import critic_app
 from focus.cli.doctor import doctor
 from focus.cli.evaluate import evaluate
 from focus.cli.export import export
@@ -26,7 +26,7 @@ from focus.cli.view import view
 
 __all__ = ("app",)
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="focus",
     cls=GuardedGroup,
     no_args_is_help=True,

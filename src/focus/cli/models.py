@@ -9,7 +9,9 @@ import typer
 
 __all__ = ("models_app",)
 
-models_app = typer.Typer(name="models", invoke_without_command=True, rich_markup_mode=None)
+models_app: typer.Typer = typer.Typer(
+    name="models", invoke_without_command=True, rich_markup_mode=None
+)
 
 
 @models_app.callback()

@@ -9,7 +9,7 @@ import typer
 
 __all__ = ("slime_app",)
 
-slime_app = typer.Typer(name="slime", no_args_is_help=True, rich_markup_mode=None)
+slime_app: typer.Typer = typer.Typer(name="slime", no_args_is_help=True, rich_markup_mode=None)
 
 
 @slime_app.callback()

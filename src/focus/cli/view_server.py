@@ -39,7 +39,7 @@ class ViewServer(ThreadingHTTPServer):
             raise ConfigError(
                 f"port {port} cannot be used ({error.strerror}); choose another --port"
             ) from error
-        self.page = "".join(document(title=title, run=None)).encode("utf-8")
+        self.page: bytes = "".join(document(title=title, run=None)).encode("utf-8")
         self._source = source
         self._lock = threading.Lock()
 

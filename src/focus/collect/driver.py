@@ -78,8 +78,8 @@ class Driver:
         self._critic = critic
         self._name = name
         self._strict = strict
-        self.requests = RequestCounts()
-        self.expansions = ExpansionCounts()
+        self.requests: RequestCounts = RequestCounts()
+        self.expansions: ExpansionCounts = ExpansionCounts()
         self.critic_calls = 0
         self.failures: list[Failure] = []
         self.first_error: FocusError | None = None

@@ -106,7 +106,7 @@ class SnapshotStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, files: Files = OS_FILES) -> None:
-        self.path = Path(os.path.abspath(path))
+        self.path: Path = Path(os.path.abspath(path))
         self._files = files
         self._snapshots = self.path / _SNAPSHOTS
 

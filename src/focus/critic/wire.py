@@ -109,7 +109,7 @@ class FocusWire:
     path = "/score"
 
     def __init__(self, version: str) -> None:
-        self.session = secrets.token_hex(16)
+        self.session: str = secrets.token_hex(16)
         self._version = version
 
     def payload(self, contexts: Sequence[CriticContext]) -> dict[str, Any]:

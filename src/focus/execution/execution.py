@@ -104,7 +104,7 @@ class Execution:
         for name in ("deadline_s", "env_deadline_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be > 0, got {getattr(self, name)}")
-        self.owns_services = self.services is None
+        self.owns_services: bool = self.services is None
         self._made: ExecutionServices | None = None
         self._first_use = threading.Lock()
 

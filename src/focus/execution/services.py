@@ -21,7 +21,7 @@ class ExecutionServices:
     """
 
     def __init__(self, pool: AdmissionPool | None = None) -> None:
-        self.pool = pool or AdmissionPool()
+        self.pool: AdmissionPool = pool or AdmissionPool()
 
     async def __aenter__(self) -> Self:
         return self

@@ -55,7 +55,7 @@ class RoundCritics:
     def __init__(self, folder: str | os.PathLike[str], *, patience_s: float = 1800.0) -> None:
         if not patience_s > 0:
             raise ConfigError(f"patience_s must be > 0, got {patience_s}")
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
         self._tags = RoundTags(self.folder)
         self._patience_s = patience_s
         self._known: dict[int, RoundCritic] = {}

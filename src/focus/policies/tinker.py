@@ -97,7 +97,7 @@ class TinkerPolicy:
         MissingExtra: the SDK is not installed.
     """
 
-    train_temperature = 1.0
+    train_temperature: float = 1.0
     """Tinker's learner has no other: it takes log-probs at temperature 1."""
 
     def __init__(

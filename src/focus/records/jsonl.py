@@ -114,7 +114,7 @@ class JsonlDirectory:
         files: Files = OS_FILES,
     ) -> None:
         # Absolute now: a process that changes its directory later keeps one sink.
-        self.path = Path(os.path.abspath(path))
+        self.path: Path = Path(os.path.abspath(path))
         self._fsync = fsync
         self._run = run
         self._files = files

@@ -28,7 +28,7 @@ class RunningPhase:
         started_s: float,
     ) -> None:
         self.phase = phase
-        self.extent = None if phase.extent is None else phase.extent.limit
+        self.extent: int | None = None if phase.extent is None else phase.extent.limit
         self._session = session
         self._view = view
         self._rooms = rooms

@@ -101,7 +101,7 @@ class Scheduler:
             raise LifecycleError(f"a search grows a fresh tree, not {tree!r}")
         for phase in search.phases:
             phase.allocator.check(tree.header)
-        self.evidence = Evidence(tree.header.returns)
+        self.evidence: Evidence = Evidence(tree.header.returns)
         self._search = search
         self._tree = tree
         self._pending: Counter[NodeId] = Counter()

@@ -59,15 +59,15 @@ class RunDirectory:
     def __init__(self, root: Path, *, files: Files = OS_FILES) -> None:
         self.root = root
         self._files = files
-        self.config = root / "config.json"
-        self.ledger = root / "ledger.sqlite"
-        self.metrics = root / "metrics.jsonl"
-        self.trees = root / "trees"
-        self.critic = root / "critic"
-        self.checkpoints = root / "checkpoints"
-        self.models = root / "models"
-        self.tensorboard = root / "tensorboard"
-        self.summary = root / "summary.json"
+        self.config: Path = root / "config.json"
+        self.ledger: Path = root / "ledger.sqlite"
+        self.metrics: Path = root / "metrics.jsonl"
+        self.trees: Path = root / "trees"
+        self.critic: Path = root / "critic"
+        self.checkpoints: Path = root / "checkpoints"
+        self.models: Path = root / "models"
+        self.tensorboard: Path = root / "tensorboard"
+        self.summary: Path = root / "summary.json"
 
     @classmethod
     def create(cls, root: Path) -> RunDirectory:
