@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from focus.promises.base import Limits, Promise
+from focus.promises.cancelling import client_works_on, nothing_left
 from focus.promises.delivery import honest_faults, nothing_corrupted, nothing_lost, retried
+from focus.promises.hangs import nothing_hangs
+from focus.promises.signals import signals_end_it
 
 __all__ = ("ROWS",)
 
@@ -48,18 +51,24 @@ ROWS = (
         promise="nothing hangs: every wait ends at its deadline",
         target=1.0,
         unit="s past the deadline, worst",
+        measure=nothing_hangs,
+        limits=_LONG,
     ),
     Promise(
         id="R6",
         promise="cancelling at any await leaves nothing behind",
         target=0,
         unit="tasks, sockets, permits, threads, children left",
+        measure=nothing_left,
+        limits=_LONG,
     ),
     Promise(
         id="R7",
         promise="a shared HTTP client works on after every cancel point",
         target=0,
         unit="requests that fail",
+        measure=client_works_on,
+        limits=_LONG,
     ),
     Promise(
         id="R8",
@@ -72,5 +81,7 @@ ROWS = (
         promise="a signal ends the process soon and leaves whole lines and no orphan",
         target=5.0,
         unit="s until exit, worst",
+        measure=signals_end_it,
+        limits=_LONG,
     ),
 )
