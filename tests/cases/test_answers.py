@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from focus.errors import ProblemError
+from focus.errors import GraderError, ProblemError
 from focus.tasks import Grader, MathEnv
 from focus.tasks.answers import last_box, single_reference
 from focus.tasks.grading import GraderCounts
@@ -193,3 +194,34 @@ def test_b62_a_reference_that_nothing_can_equal_is_refused(reference: Any) -> No
         single_reference(reference)
     with pytest.raises(ProblemError):
         ExactScorer().check(reference)
+
+
+LAZY = """
+import importlib.machinery, importlib.util, os, sys
+path = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
+spec = importlib.machinery.PathFinder.find_spec("math_verify", path)
+real = sys.modules["math_verify"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(real)
+sound = real.parse
+
+def parse(text, *args, **options):
+    if "777" in text:
+        import a_part_that_was_not_installed
+    return sound(text, *args, **options)
+
+real.parse = parse
+"""
+
+
+async def test_b44_a_verifier_that_breaks_on_one_answer_gives_no_zero_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It passes its self-check and lacks a part that one answer needs: unknown, never 0.0."""
+    (tmp_path / "math_verify.py").write_text(LAZY)
+    monkeypatch.syspath_prepend(tmp_path)
+    async with Grader() as grader:
+        assert await grader.grade(r"\boxed{2}", "2") == 1.0
+        with pytest.raises(GraderError, match="while grading"):
+            await grader.grade(r"\boxed{777}", "2")
+        assert await grader.grade(r"\boxed{3}", "2") == 0.0
+        assert grader.counts.graded == 2
