@@ -72,8 +72,8 @@ class Measured:
 class Limits:
     """Seconds after which a row that still measures is killed and counts as broken."""
 
-    quick_s: float = 60.0
-    full_s: float = 900.0
+    quick_s: float = 120.0
+    full_s: float = 3_600.0
 
     def of(self, size: Size) -> float:
         return self.quick_s if size is Size.QUICK else self.full_s

@@ -15,7 +15,7 @@ ROWS = (
         target=0,
         unit="payloads changed, and records written",
         measure=separated,
-        limits=Limits(quick_s=120.0, full_s=1_800.0),
+        limits=Limits(quick_s=120.0, full_s=3_600.0),
     ),
     Promise(
         id="E2",

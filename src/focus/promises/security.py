@@ -34,7 +34,7 @@ ROWS = (
         target=0,
         unit="crashes, foreign hosts, and replies over 64 MiB past the cap",
         measure=hostile_server,
-        limits=Limits(quick_s=180.0, full_s=1_800.0),
+        limits=Limits(quick_s=180.0, full_s=3_600.0),
     ),
     Promise(
         id="S4",
