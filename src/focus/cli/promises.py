@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from focus.promises.base import Promise, Row, Size
     from focus.viz.glyphs import Glyphs
 
-__all__ = ("promises",)
+__all__ = ("promises", "verdict")
 
 
 def promises(
@@ -150,15 +150,28 @@ def _show(console: Console, rows: Sequence[Row], glyphs: Glyphs) -> None:
     from focus.promises.report import broken
 
     show(console, _table(rows, glyphs), glyphs=glyphs)
+    for line in verdict(rows):
+        style = "bold red" if broken(rows) else "bold"
+        console.print(line, style=style, markup=False, soft_wrap=True)
+
+
+def verdict(rows: Sequence[Row]) -> list[str]:
+    """How many promises were kept, and what is wrong with those that were not."""
+    from focus.promises.report import broken
+
     lost = broken(rows)
     kept = sum(row.met is True for row in rows)
     unmeasured = sum(row.met is None for row in rows)
-    console.print(
-        f"{kept} kept, {len(lost)} broken, {unmeasured} not promised",
-        style="bold red" if lost else "bold",
-    )
-    for row in lost:
-        console.print(f"{row.promise.id}: {row.error or 'the figure misses its target'}")
+    first = f"{kept} kept, {len(lost)} broken, {unmeasured} not promised"
+    return [first, *(f"{row.promise.id}: {_why(row)}" for row in lost)]
+
+
+def _why(row: Row) -> str:
+    if row.measured is None:
+        return row.error
+    limit = "at most" if row.promise.better == "lower" else "at least"
+    figure = f"{row.measured.figure:.4g} {row.promise.unit}"
+    return f"{figure}; {limit} {row.promise.target:g} was promised"
 
 
 def _table(rows: Sequence[Row], glyphs: Glyphs) -> Table:
