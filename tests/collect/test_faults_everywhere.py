@@ -1,7 +1,6 @@
 """Make the n-th call of environment, policy or critic fail, for every n there is."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from focus import (
     Allowance,
     Collection,
     Collector,
-    Critic,
     Execution,
     ExecutionServices,
     Fifo,
@@ -24,80 +22,11 @@ from focus import (
     Segments,
 )
 from focus.errors import CollectionFailed, FocusError
-from focus.records.records import CriticContext
 from focus.testing.envs import LiveEnv, walk_script
+from focus.testing.fuses import Fuse, FusedEnv, FusedGate, FusedPolicy, causes, fused_critic
 from focus.testing.policies import ScriptedPolicy
 
 PROBLEM = Problem(id="walk", prompt="Walk.")
-
-
-class Fuse:
-    """Raises at the n-th of all calls that pass it."""
-
-    def __init__(self, n: int, error: Callable[[], BaseException]) -> None:
-        self.calls = 0
-        self.n = n
-        self.error = error()
-
-    @property
-    def blown(self) -> bool:
-        return self.calls >= self.n
-
-    def burn(self) -> None:
-        self.calls += 1
-        if self.calls == self.n:
-            raise self.error
-
-
-class FusedEnv(LiveEnv):
-    """A live environment with a fuse; a call that fails has no effect but for a release."""
-
-    def __init__(self, fuse: Fuse) -> None:
-        super().__init__()
-        self._fuse = fuse
-
-    async def reset(self, problem: Problem) -> Any:
-        self._fuse.burn()
-        return await super().reset(problem)
-
-    async def fork(self, state: Any) -> Any:
-        self._fuse.burn()
-        return await super().fork(state)
-
-    async def step(self, *args: Any) -> Any:
-        self._fuse.burn()
-        return await super().step(*args)
-
-    async def finish(self, *args: Any) -> Any:
-        self._fuse.burn()
-        return await super().finish(*args)
-
-    async def release(self, state: Any) -> None:
-        await super().release(state)
-        self._fuse.burn()
-
-
-class FusedPolicy(ScriptedPolicy):
-    def __init__(self, fuse: Fuse, decode_fuse: Fuse) -> None:
-        super().__init__(walk_script(7))
-        self._fuse = fuse
-        self._decode_fuse = decode_fuse
-
-    async def generate(self, *args: Any, **options: Any) -> Any:
-        self._fuse.burn()
-        return await super().generate(*args, **options)
-
-    def decode(self, *args: Any, **options: Any) -> str:
-        self._decode_fuse.burn()
-        return super().decode(*args, **options)
-
-
-def fused_critic(fuse: Fuse) -> Critic:
-    async def predict(contexts: Sequence[CriticContext]) -> list[float]:
-        fuse.burn()
-        return [0.5 + 0.02 * (c.text.count("+") - c.text.count("-")) for c in contexts]
-
-    return Critic.function(predict, version="fused")
 
 
 def attempt(part: str, fuse: Fuse, *, allow_partial: bool) -> Collection | BaseException:
@@ -135,14 +64,6 @@ def attempt(part: str, fuse: Fuse, *, allow_partial: bool) -> Collection | BaseE
     pool = services.pool.statistics
     assert (pool.in_use, pool.waiting) == (0, 0)
     return result
-
-
-def causes(error: BaseException | None) -> list[BaseException]:
-    found = []
-    while error is not None:
-        found.append(error)
-        error = error.__cause__
-    return found
 
 
 @pytest.mark.parametrize("part", ["env", "policy", "decode", "critic"])
@@ -212,17 +133,6 @@ def test_a_stray_cancellation_hangs_nobody(part: str) -> None:
             break
         assert isinstance(result, Collection | FocusError), repr(result)
     assert n > 4
-
-
-class FusedGate:
-    """A search whose own code fails in the middle of a collection."""
-
-    def __init__(self, fuse: Fuse) -> None:
-        self._fuse = fuse
-
-    def admits(self, *, children: int, pending: int) -> bool:
-        self._fuse.burn()
-        return pending < 2
 
 
 def test_an_error_of_the_search_comes_out_as_itself_and_leaves_nothing_open() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from focus.promises.base import Limits, Promise
 from focus.promises.cancelling import client_works_on, nothing_left
 from focus.promises.delivery import honest_faults, nothing_corrupted, nothing_lost, retried
+from focus.promises.first_error import first_error_wins
 from focus.promises.hangs import nothing_hangs
 from focus.promises.signals import signals_end_it
 
@@ -75,6 +76,8 @@ ROWS = (
         promise="the first error wins, and is the cause of what is raised",
         target=0,
         unit="places where it does not",
+        measure=first_error_wins,
+        limits=_LONG,
     ),
     Promise(
         id="R9",
