@@ -73,16 +73,18 @@ def _batch(model: Any, trees: Sequence[PrefixTree]) -> TreeBatch:
         ids[row, :size] = torch.tensor(tree.ids)
         positions[row, :size] = torch.tensor(tree.positions)
         ends[row, :size] = torch.tensor(tree.ends)
-    place = torch.arange(width)
+    dtype, device = model.dtype, model.device
+    # The mask is by far the largest input, so it is made where it is used.
+    ends, place = ends.to(device), torch.arange(width, device=device)
     seen = (place[None, None, :] <= place[None, :, None]) & (
         place[None, :, None] < ends[:, None, :]
     )
-    dtype, device = model.dtype, model.device
-    mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=device)
+    mask.masked_fill_(~seen, torch.finfo(dtype).min)
     inputs = {
         "input_ids": ids.to(device),
         "position_ids": positions.to(device),
-        "attention_mask": mask[:, None].to(device),
+        "attention_mask": mask[:, None],
     }
     return TreeBatch(tuple(trees), inputs)
 

@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.state_dict import (
 from focus._extras import require
 from focus.critic.modules import to_range
 from focus.critic.scoring import ScoreBatch, TrainableValue
-from focus.errors import CriticError
+from focus.errors import ConfigError, CriticError
 from focus.integrations.critic.loss import regression_errors
 from focus.integrations.critic.material import Example
 from focus.integrations.critic.settings import CriticTraining
@@ -65,14 +65,20 @@ class Engine:
 
     Raises:
         MissingExtra: accelerate is not installed.
+        ConfigError: it cannot give this device or precision, or gave this process another.
     """
 
     def __init__(self, settings: CriticTraining, *, device: str | None = None) -> None:
         accelerate = require("accelerate", extra="critic")
         self.settings = settings
-        self._accelerator = accelerate.Accelerator(
-            mixed_precision=_precision(settings, device), cpu=device == "cpu"
-        )
+        precision = _precision(settings, device)
+        try:
+            self._accelerator = accelerate.Accelerator(
+                mixed_precision=precision, cpu=device == "cpu"
+            )
+        except ValueError as error:
+            # accelerate keeps one state per process and refuses a second, different one.
+            raise ConfigError(f"no training on {device or 'this device'}: {error}") from error
 
     def take(self, model: TrainableValue) -> None:
         """Train this model from now on, in place; a call of every process."""
