@@ -19,6 +19,7 @@ from focus import (
     Execution,
     ExecutionServices,
     Grpo,
+    Phase,
     Sampling,
     Search,
     Segments,
@@ -26,6 +27,7 @@ from focus import (
 from focus.errors import EnvError
 from focus.integrations import JsonlDirectory
 from focus.integrations.slime import make_evaluate, make_generate
+from focus.search import RootOnly
 from focus.testing.envs import WalkEnv, walk_script
 from focus.testing.policies import ScriptedPolicy
 
@@ -83,6 +85,31 @@ async def test_b79_training_samples_as_before_whatever_evaluation_asks(concurren
     ]
     assert {t for name, t in told if "/eval/" not in name} == {0.7}
     assert {t for name, t in told if "/eval/" in name} == {0.0}
+
+
+async def test_b79_what_one_phase_overrides_ends_with_it() -> None:
+    """Settings are values: no phase, tree or evaluation leaves a trace in the agent it used."""
+    asked: dict[int, set[tuple[int | None, tuple[int, ...] | None]]] = {}
+
+    class Noting(ScriptedPolicy):
+        async def generate(self, prefix: Any, sampling: Sampling, *, tag: Any = None) -> Any:
+            expansion = int(tag.request.split("/")[-3])
+            asked.setdefault(expansion, set()).add((sampling.max_tokens, sampling.stop))
+            return await super().generate(prefix, sampling, tag=tag)
+
+    agent = Agent(Noting(walk_script(8)), parser=Segments(3), allowance=Allowance(tokens=30))
+    before = agent.sampling
+    phases = [
+        Phase(RootOnly(), attempts=2, sampling=Sampling(max_tokens=2, stop=(7,), seed=3)),
+        Phase(RootOnly(), attempts=2),
+    ]
+    for _ in range(2):
+        asked.clear()
+        search = Search(phases, concurrency=1)
+        async with Collector(agent=agent, env=WalkEnv(), search=search, credit=Grpo()) as growing:
+            await growing.collect(PROBLEM)
+        assert asked == {0: {(2, (7,))}, 1: {(2, (7,))}, 2: {(3, None)}, 3: {(3, None)}}
+        assert agent.sampling == before
 
 
 @pytest.mark.usefixtures("slime")
