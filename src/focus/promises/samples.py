@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from focus.promises.base import Limits, Promise
 from focus.promises.delivery import trained_once
+from focus.promises.sampled import samples_pass
+from focus.promises.versions import never_mixed
 
 __all__ = ("ROWS",)
 
@@ -15,6 +17,8 @@ ROWS = (
         promise="every exported sample passes the invariants",
         target=0,
         unit="violations",
+        measure=samples_pass,
+        limits=_LONG,
     ),
     Promise(
         id="A4",
@@ -29,5 +33,7 @@ ROWS = (
         promise="a tree holds one policy version",
         target=0,
         unit="mixed trees exported",
+        measure=never_mixed,
+        limits=_LONG,
     ),
 )

@@ -68,11 +68,16 @@ def _check_edge(export: Export, number: int, findings: Findings) -> None:
 
 
 def _check_ending(export: Export, number: int, findings: Findings) -> None:
-    """A truncated leaf has neither allowance nor context left, and no other leaf is one."""
+    """A truncated leaf has neither allowance nor context left, and no other leaf is one.
+
+    Not told where neither limit is known.
+    """
     node, where = export.nodes[number], f"{export.where} node {number}"
     context = len(export.context(number))
     sampled = context - len(export.header["prompt_ids"])
     limits = (export.settings["allowance"], export.header["context_limit"])
+    if limits == (None, None):
+        return
     is_spent = any(
         limit is not None and used >= limit
         for limit, used in zip(limits, (sampled, context), strict=True)
