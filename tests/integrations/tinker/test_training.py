@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,19 +168,21 @@ def test_a_host_hides_its_key() -> None:
     assert "tml-secret" not in repr(TinkerHost(api_key="tml-secret"))
 
 
+@pytest.fixture
+def recipe() -> Iterator[Any]:
+    """examples/math/train_tinker.py, imported as its own folder's file."""
+    folder = str(Path(__file__).resolve().parents[3] / "examples" / "math")
+    sys.path.insert(0, folder)
+    try:
+        yield importlib.import_module("train_tinker")
+    finally:
+        sys.path.remove(folder)
+
+
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-async def test_fifteen_rounds_teach_the_shipped_model(tmp_path: Path) -> None:
+async def test_fifteen_rounds_teach_the_shipped_model(recipe: Any, tmp_path: Path) -> None:
     """Held-out accuracy rises by a tenth at least, and the critic passes its gate."""
-    import importlib
-    import sys
-
-    folder = Path(__file__).resolve().parents[3] / "examples" / "math"
-    sys.path.insert(0, str(folder))
-    try:
-        recipe = importlib.import_module("train_tinker")
-    finally:
-        sys.path.remove(str(folder))
     settings = dataclasses.replace(recipe.LOOPBACK, rounds=15)
     with TinkerService() as service:
         summary = await train(
