@@ -30,7 +30,10 @@ def report(
     """Look at the critics of a store: errors against constants, calibration, verdicts.
 
     The version marked * is current: collectors take it. Held-out error is on held-out
-    regression targets; Brier, gain and bias are on fresh outcomes.
+    regression targets; all else is on fresh outcomes. Brier: the critic's squared error;
+    constant, depth: that of the best constant, overall and per depth; gain: constant minus
+    Brier; bias: mean value minus mean outcome; excess: Brier minus what the critic's own
+    values claim, above 0 where it is over-confident.
 
     \b
     Examples:

@@ -15,6 +15,7 @@ from focus.viz.numbers import count, fraction, signed
 __all__ = ("critics_html",)
 
 _CRITIC, _CONSTANT, _DEPTH, _GREY = "#1b6ca8", "#b3541e", "#6b8e23", "#888888"
+_NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem;
        color: #1d2329; background: #ffffff; }
@@ -23,7 +24,8 @@ h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin-top:
 .verdict.yes { border-color: #2e7d32; background: #eef7ee; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #e2e5e9; }
-th:first-child, td:first-child, td.words { text-align: left; }
+th:first-child, th:last-child, td:first-child, td:last-child { text-align: left; }
+td:first-child { white-space: nowrap; }
 tr.current { font-weight: 600; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1.5rem; }
 figure { margin: 0; } figcaption { color: #4a5560; font-size: .9rem; }
@@ -59,7 +61,7 @@ def critics_html(critics: Sequence[Shown], *, current: str | None, chosen: str) 
 
 def _about(shown: Shown) -> str:
     facts = shown.snapshot.facts
-    words = [f"Published {html.escape(shown.snapshot.created)}"]
+    words = [f"Published {html.escape(shown.snapshot.created[:16].replace('T', ' '))} UTC"]
     words.append(f"trained on {count(facts.records.count)} records")
     if facts.parent:
         words.append(f"from {html.escape(facts.parent)}")
@@ -122,7 +124,7 @@ def _figure(draw: Callable[[Any], None], caption: str) -> str:
         axes.spines[["top", "right"]].set_visible(False)
         draw(axes)
         stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
+        figure.savefig(stream, format="svg", metadata=_NO_METADATA, transparent=True)
     drawing = stream.getvalue()
     drawing = drawing[drawing.index("<svg") :]
     label = html.escape(caption, quote=True)
@@ -223,5 +225,5 @@ def _table(critics: Sequence[Shown], current: str | None) -> str:
         line = "".join(f"<td>{cell}</td>" for cell in cells)
         words = html.escape(str(shown.snapshot.verdict))
         kind = ' class="current"' * (version == current)
-        rows.append(f'<tr{kind}>{line}<td class="words">{words}</td></tr>')
+        rows.append(f"<tr{kind}>{line}<td>{words}</td></tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

@@ -45,7 +45,6 @@ def versions_table(critics: Sequence[Shown], *, current: str | None, glyphs: Gly
     for title in ("records", "held-out", "Brier", "constant", "gain", "root bias"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("steers", no_wrap=True)
-    table.add_column("since", no_wrap=True)
     for shown in critics:
         is_current = shown.snapshot.version == current
         table.add_row(*_cells(shown, glyphs, current=is_current), style="bold" * is_current)
@@ -65,7 +64,6 @@ def _cells(shown: Shown, glyphs: Glyphs, *, current: bool) -> list[str]:
         signed(None if whole is None else whole.gain.mean, digits=4),
         signed(None if root is None else root.bias.mean),
         glyphs.right if snapshot.verdict.steering else glyphs.wrong,
-        snapshot.created[:16].replace("T", " "),
     ]
 
 
@@ -95,6 +93,7 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
     )
     rows = [
         ("verdict", visible(str(snapshot.verdict))),
+        ("published", f"{visible(snapshot.created[:16].replace('T', ' '))} UTC"),
         ("trained on", f"{used.count} records" + (f" of {rounds}" if rounds else "")),
         ("parent", snapshot.facts.parent or "none"),
         ("constant", fraction(snapshot.facts.constant)),
@@ -111,8 +110,8 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
 
 def _parts_table(parts: Mapping[str, Part]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("checkpoints", no_wrap=True)
-    for title in ("n", "Brier", "constant", "per depth", "gain [95 %]", "bias", "over-confidence"):
+    table.add_column("part", no_wrap=True)
+    for title in ("n", "Brier", "constant", "depth", "gain", "95 %", "bias", "excess"):
         table.add_column(title, justify="right", no_wrap=True)
     for name, part in parts.items():
         table.add_row(
@@ -121,9 +120,10 @@ def _parts_table(parts: Mapping[str, Part]) -> Table:
             fraction(part.brier.mean, digits=4),
             fraction(part.constant_brier.mean, digits=4),
             fraction(part.depth_brier.mean, digits=4),
-            _interval(part.gain),
+            signed(part.gain.mean, digits=4),
+            f"{signed(part.gain.low)} to {signed(part.gain.high)}",
             signed(part.bias.mean),
-            _interval(part.overconfidence),
+            signed(part.overconfidence.mean),
         )
     return table
 
