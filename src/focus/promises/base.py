@@ -72,7 +72,7 @@ class Measured:
 class Limits:
     """Seconds after which a row that still measures is killed and counts as broken."""
 
-    quick_s: float = 120.0
+    quick_s: float = 180.0
     full_s: float = 3_600.0
 
     def of(self, size: Size) -> float:

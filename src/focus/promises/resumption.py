@@ -32,13 +32,13 @@ def resumed(stand: Stand) -> Measured:
     """
     depth = stand.pick(quick=8, full=12)
     states, wrong = 0, Counter[str]()
+    broken: list[str] = []
     for history, found in histories(stand.folder, depth):
         states += 1
         wrong.update(found)
-        stand.progress(states, 2 ** (depth - 1))
-        if found and len(wrong) == 1:
-            print(history, found)
-    detail = {"depth": depth, "histories": states, "disagreements": dict(wrong)}
+        broken += [".".join(map(str, history))] if found else []
+        stand.progress(states, 2**depth - 1)
+    detail = {"depth": depth, "broken_histories": broken[:10], "disagreements": dict(wrong)}
     return Measured(wrong.total(), states, detail)
 
 
