@@ -17,6 +17,7 @@ from focus.critic import Critic, render_context
 from focus.errors import EnvError, Failure, FatalError, FocusError
 from focus.execution import RequestCounts
 from focus.records.records import CriticContext
+from focus.sampling import derive_seed
 from focus.search import Done, Launch, PhaseReport, Scheduler, Search
 from focus.tree import NodeId, Tree, TreeHeader
 
@@ -31,7 +32,7 @@ class Expansion:
         steps: its accepted edges.
         values: the critic's estimate per step; None: terminal, or the prediction failed.
         error: why it failed, if it did; a failed prediction leaves `error` alone.
-        is_cut: stopped by ``extent`` or a hard cap.
+        is_cut: stopped by ``extent``, a hard cap or an early stop.
         requests: its request books.
         ready: set once nothing of it will change.
     """
@@ -141,9 +142,11 @@ class Driver:
         except Exception as error:
             expansion.error = _typed(error, expansion)
             self._fail("expansion", expansion.launch, expansion.error)
-        expansion.values = [None] * len(expansion.steps)
+        known = expansion.values
+        unvalued = expansion.steps[len(known) :]
+        expansion.values = [*known, *(None for _ in unvalued)]
         try:
-            expansion.values = await self._values(expansion.steps)
+            expansion.values = [*known, *await self._values(unvalued)]
         except Exception as error:
             self._fail("prediction", expansion.launch, _typed(error, expansion))
         expansion.ready.set()
@@ -165,9 +168,21 @@ class Driver:
             if step.is_terminal:
                 return
             spent = launch.quota is not None and expansion.tokens >= launch.quota
-            if spent or len(expansion.steps) == launch.extent:
+            ended = spent or len(expansion.steps) == launch.extent
+            if ended or await self._gives_up(expansion, checkpoint):
                 expansion.is_cut = True
                 return
+
+    async def _gives_up(self, expansion: Expansion, checkpoint: Checkpoint) -> bool:
+        """Value a checkpoint at once, where its phase may stop there."""
+        stop = expansion.launch.early_stop
+        if stop is None:
+            return False
+        (value,) = await self._score([checkpoint])
+        expansion.values.append(value)
+        place = (self._name, expansion.launch.expansion, len(expansion.steps), "early stop")
+        coin = derive_seed(0, *place) / 2**31
+        return not stop.goes_on(value, coin=coin)
 
     def _place(self, tree: Tree[Checkpoint], expansion: Expansion) -> RequestPlace:
         launch = expansion.launch

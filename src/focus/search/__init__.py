@@ -18,6 +18,7 @@ from focus.search.allocators import (
     View,
 )
 from focus.search.budget import Budget, PhaseEnd, PhaseReport
+from focus.search.early_stop import EarlyStop, unstopped_outcomes
 from focus.search.gates import Concurrency, Gate, Width
 from focus.search.scheduler import Done, Launch, Scheduler, Wait
 from focus.search.search import Edges, Phase, Search
@@ -31,6 +32,7 @@ __all__ = (
     "Concurrency",
     "Done",
     "EachCheckpoint",
+    "EarlyStop",
     "Edges",
     "Fifo",
     "FixedWidth",
@@ -51,4 +53,5 @@ __all__ = (
     "View",
     "Wait",
     "Width",
+    "unstopped_outcomes",
 )

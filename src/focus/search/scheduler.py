@@ -12,6 +12,7 @@ from focus.sampling import Sampling
 from focus.search.allocators.base import View
 from focus.search.budget import PhaseEnd, PhaseReport, Reservation
 from focus.search.costs import Costs, Rooms
+from focus.search.early_stop import EarlyStop
 from focus.search.frontier import Choice
 from focus.search.running_phase import RunningPhase
 from focus.search.search import Search
@@ -31,6 +32,7 @@ class Launch:
         sampling: the phase's override of max_tokens, stop or seed.
         extent: most edges to buy; None runs to the end of the episode.
         quota: most tokens to sample, discarded replies included; None is no limit.
+        early_stop: when to give it up; None never does.
     """
 
     expansion: int
@@ -39,6 +41,7 @@ class Launch:
     sampling: Sampling | None = None
     extent: int | None = None
     quota: int | None = None
+    early_stop: EarlyStop | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,7 @@ class Scheduler:
             tokens: tokens it sampled, those of discarded replies and of a failure included.
             turns: env turns it took.
             failed: it ended in an error.
-            cut: its quota ended it.
+            cut: its quota, its extent or an early stop ended it.
 
         Raises:
             LifecycleError: another expansion is due, or `chain` and `tokens` do not fit
@@ -231,6 +234,7 @@ class Scheduler:
             sampling=phase.phase.sampling,
             extent=phase.extent,
             quota=reservation.quota,
+            early_stop=phase.phase.early_stop,
         )
 
     def _check_result(

@@ -14,6 +14,7 @@ from focus.search.allocators.entropy import TokenEntropy
 from focus.search.allocators.refinement import ValueRefinement
 from focus.search.allocators.root_only import RootOnly
 from focus.search.budget import Budget
+from focus.search.early_stop import EarlyStop
 from focus.search.gates import Concurrency, Gate
 
 __all__ = ("Edges", "Phase", "Search")
@@ -46,6 +47,7 @@ class Phase:
         extent: edges per expansion; None runs to the end of the episode.
         sampling: override of max_tokens, stop or seed. The law (temperature, top_p,
             top_k) is the tree's: what a trainer must match is one law per tree.
+        early_stop: when an expansion is given up; None never does.
         budget: the caps, as one value; derived.
 
     Raises:
@@ -63,6 +65,7 @@ class Phase:
     extent: Edges | None = None
     cap: Literal["mean", "hard"] = "mean"
     sampling: Sampling | None = None
+    early_stop: EarlyStop | None = None
     budget: Budget = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,124 @@
+"""The whole loop in processes of its own: unattended, and with deaths on the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.closed_loop.drill import audit, drill
+
+from focus.critic.store import SnapshotStore
+
+ROOT = Path(__file__).parents[2]
+FIGURES = (
+    "critic_versions",
+    "brier_last",
+    "brier_constant",
+    "mixed_ratio",
+    "mixed_ratio_constant",
+)
+
+
+@pytest.mark.timeout(900)
+def test_three_rounds_unattended_are_worth_more_than_a_constant(tmp_path: Path) -> None:
+    report = tmp_path / "closed-loop.json"
+    command = [sys.executable, "-m", "focus", "bench", "closed-loop", "--quick"]
+    command += ["--json", str(report), "--out", str(tmp_path / "runs")]
+    subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    found: dict[str, Any] = json.loads(report.read_text())
+    assert (found["rounds"], found["seeds"]) == (3, 3)
+    assert found["rounds_by_seed"] == [3, 3, 3]
+    for name in FIGURES:
+        assert len(found[f"{name}_by_seed"]) == 3
+    assert min(found["critic_versions_by_seed"]) >= 3
+    assert all(
+        last < constant
+        for last, constant in zip(
+            found["brier_last_by_seed"], found["brier_constant_by_seed"], strict=True
+        )
+    )
+    assert found["mixed_ratio"] > found["mixed_ratio_constant"]
+    assert found["tokens_per_problem"] == pytest.approx(
+        found["tokens_per_problem_constant"], rel=0.02
+    )
+    assert sum(found["steered_rounds_by_seed"]) >= 1
+    assert SnapshotStore(found["store"]).verify() == ()
+
+
+@pytest.fixture(scope="module")
+def drilled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A loop that ran to its end with five deaths on the way."""
+    folder = tmp_path_factory.mktemp("drill") / "loop"
+    folder.mkdir()
+    killed = drill(folder, kills=5, rounds=5, seed=1)
+    assert killed.total() == 5
+    return folder
+
+
+@pytest.mark.timeout(900)
+def test_five_deaths_lose_nothing_and_repeat_nothing(drilled: Path) -> None:
+    found = audit(drilled)
+    assert found.wrong == ()
+    assert (found.rounds, found.prompts) == (5, 5 * 6)
+    assert found.versions >= 1
+
+
+def edit_record(folder: Path) -> None:
+    """One record of a tree names another critic."""
+    path = next((folder / "targets").glob("round-000001.attempt-*.jsonl"))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[-1]["critic_version"] = "critic-9999"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def edit_ledger(folder: Path, statement: str) -> None:
+    ledger = folder / "critics" / "training" / "ledger.sqlite"
+    with sqlite3.connect(ledger) as db:
+        assert db.execute(statement).rowcount
+    db.close()
+
+
+TAMPERED = {
+    "two critics": (edit_record, "a tree with critics"),
+    "lost": (
+        lambda folder: edit_ledger(folder, "delete from prompts where rowid = 1"),
+        "new in 0 sessions",
+    ),
+    "trained twice": (
+        lambda folder: edit_ledger(
+            folder, "insert into prompts select 99, run, name, 1 from prompts where rowid = 1"
+        ),
+        "new in 2 sessions",
+    ),
+    "half a pass": (
+        lambda folder: edit_ledger(
+            folder,
+            "delete from applied where session = 1 and pass = "
+            "(select max(pass) from applied where session = 1) and record = "
+            "(select max(record) from applied where session = 1)",
+        ),
+        "other records than in its first pass",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TAMPERED)
+def test_the_audit_finds_what_it_looks_for(drilled: Path, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "loop"
+    shutil.copytree(drilled, folder)
+    tamper, words = TAMPERED[kind]
+    tamper(folder)
+    assert any(words in wrong for wrong in audit(folder).wrong)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(7200)
+def test_fifty_deaths_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
+    assert drill(tmp_path, kills=50, rounds=40).total() == 50
+    assert audit(tmp_path).wrong == ()
