@@ -59,11 +59,12 @@ class Result:
 
 def main() -> int:
     options = _options()
-    mutants = [m for m in load_mutants() if not options.only or m.id in options.only]
-    state = _state(mutants)
-    known = _known(options.json, state)
+    mutants = load_mutants()
+    wanted = [m for m in mutants if not options.only or m.id in options.only]
+    stamp = {"commit": _commit(), "state": _state()}
+    known = _known(options.json, stamp["state"])
     results = {m.id: known[m.digest] for m in mutants if m.digest in known}
-    todo = [mutant for mutant in mutants if mutant.id not in results]
+    todo = [mutant for mutant in wanted if mutant.id not in results]
     with tempfile.TemporaryDirectory(prefix="focus-mutation-") as folder:
         copy = _copied(Path(folder))
         if todo and not options.no_baseline and not _baseline_passes(copy, todo):
@@ -72,10 +73,10 @@ def main() -> int:
             print(f"[{number}/{len(todo)}] {mutant.id} {mutant.file}: {mutant.fault}", flush=True)
             results[mutant.id] = _judge(copy, mutant)
             print(f"    {_line(results[mutant.id])}", flush=True)
-            _store(options.json, state, mutants, results)
-    _store(options.json, state, mutants, results)
-    _print_table(mutants, results)
-    return 0 if all(r.verdict == "caught" for r in results.values()) else 1
+            _store(options.json, stamp, mutants, results)
+    _store(options.json, stamp, mutants, results)
+    _print_table(wanted, results)
+    return 0 if all(results[m.id].verdict == "caught" for m in wanted) else 1
 
 
 def _options() -> argparse.Namespace:
@@ -152,7 +153,7 @@ def _pytest(copy: Path, tests: Sequence[str]) -> tuple[int, str, float]:
     return done.returncode, done.stdout + done.stderr, time.monotonic() - started
 
 
-def _state(mutants: Sequence[Mutant]) -> str:
+def _state() -> str:
     """A hash of all that decides verdicts: source and tests of the working tree."""
     digest = hashlib.sha256()
     for path in _sources():
@@ -179,7 +180,9 @@ def _known(path: Path, state: str) -> dict[str, Result]:
     return {entry["digest"]: Result(**entry) for entry in entries}
 
 
-def _store(path: Path, state: str, mutants: Sequence[Mutant], results: dict[str, Result]) -> None:
+def _store(
+    path: Path, stamp: dict[str, str], mutants: Sequence[Mutant], results: dict[str, Result]
+) -> None:
     entries = [
         {"case": m.case, "area": m.area, "file": m.file, "fault": m.fault, "tests": list(m.tests)}
         | asdict(results[m.id])
@@ -190,10 +193,9 @@ def _store(path: Path, state: str, mutants: Sequence[Mutant], results: dict[str,
     whole = {
         "schema": SCHEMA,
         "date": datetime.date.today().isoformat(),
-        "commit": _commit(),
-        "state": state,
+        **stamp,
         "command": "python bench/mutation/run.py --json bench/mutation/result.json",
-        "planted": len(mutants),
+        "planted": len(entries),
         "caught": verdicts.count("caught"),
         "survived": verdicts.count("survived"),
         "seconds": round(sum(entry["seconds"] for entry in entries), 1),
@@ -219,8 +221,8 @@ def _print_table(mutants: Sequence[Mutant], results: dict[str, Result]) -> None:
     print()
     for mutant in mutants:
         print(f"{mutant.id}  {mutant.case}  {mutant.area:10}  {_line(results[mutant.id])}")
-    caught = sum(result.verdict == "caught" for result in results.values())
-    print(f"\n{caught} of {len(results)} planted faults caught")
+    caught = sum(results[mutant.id].verdict == "caught" for mutant in mutants)
+    print(f"\n{caught} of {len(mutants)} planted faults caught")
 
 
 if __name__ == "__main__":
