@@ -7,14 +7,41 @@ from typing import Annotated
 
 import typer
 
-__all__ = ("bench_app", "closed_loop")
+__all__ = ("bench_app", "closed_loop", "learning", "overhead")
 
-bench_app: typer.Typer = typer.Typer(name="bench", no_args_is_help=True, rich_markup_mode=None)
+bench_app: typer.Typer = typer.Typer(
+    name="bench", invoke_without_command=True, rich_markup_mode=None
+)
 
 
 @bench_app.callback()
-def about() -> None:
-    """Measure FOCUS on this machine. Needs a checkout of the repository: bench/ holds the code."""
+def overhead(
+    context: typer.Context,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Overhead and limit figures, in a few minutes.")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the figures here.")
+    ] = None,
+) -> None:
+    """Measure FOCUS on this machine. Needs a checkout of the repository: bench/ holds the code.
+
+    Without a command: what the library costs against plain code that does the least
+    possible, and how close trees of the shipped model come to the physical limits.
+
+    \b
+    Examples:
+      focus bench --quick --json figures.json
+      focus bench learning --task chain-5 --methods grpo,focus --seeds 5 --out results
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if not quick and json_file is None:
+        typer.echo(context.get_help())
+        return
+    words = ["--quick"] if quick else []
+    words += [] if json_file is None else ["--json", str(json_file.absolute())]
+    _run("bench.overhead", words)
 
 
 def closed_loop(
@@ -42,23 +69,60 @@ def closed_loop(
     Example:
       focus bench closed-loop --quick --json closed-loop.json
     """
-    import subprocess
-    import sys
-
-    root = _checkout()
-    words = [sys.executable, "-m", "bench.closed_loop", *(["--quick"] if quick else [])]
+    words = ["--quick"] if quick else []
     for name, value in (("--json", json_file), ("--out", out)):
         words += [] if value is None else [name, str(value.absolute())]
     for name, number in (("--rounds", rounds), ("--seeds", seeds)):
         words += [] if number is None else [name, str(number)]
-    code = subprocess.run(words, cwd=root).returncode
-    if code:
-        raise typer.Exit(code)
+    _run("bench.closed_loop", words)
+
+
+def learning(
+    out: Annotated[Path, typer.Option(help="Folder of the comparison; finished trials stay.")],
+    task: Annotated[str, typer.Option(help="chain-5, chain-10, chain-20 or chain-40.")] = "chain-5",
+    methods: Annotated[
+        str, typer.Option(help="By commas; bench/learning/methods.py lists them.")
+    ] = "grpo,focus",
+    seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per method.")] = 5,
+    budget: Annotated[int, typer.Option(min=1, help="Generated tokens a trial.")] = 120_000,
+    model: Annotated[str, typer.Option(help="Start of every trial.")] = "builtin",
+    rates: Annotated[str, typer.Option(help="Learning rates to tune over.")] = "5e-5,1e-4,2e-4",
+    batches: Annotated[
+        str, typer.Option(help="Prompts/optimizer steps of a round to tune over.")
+    ] = "8/4,24/4",
+    workers: Annotated[int, typer.Option(min=1, help="Trials at once.")] = 2,
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs to spread them over.")] = 0,
+) -> None:
+    """Methods side by side: accuracy against tokens, each method tuned on a seed of its own.
+
+    \b
+    Example:
+      focus bench learning --task chain-5 --methods grpo,spo-tree,focus --seeds 5 --out results
+    """
+    words = ["--out", str(out.absolute()), "--task", task, "--methods", methods]
+    words += ["--seeds", str(seeds), "--budget", str(budget), "--model", model]
+    words += ["--rates", rates, "--batches", batches]
+    words += ["--workers", str(workers), "--gpus", str(gpus)]
+    _run("bench.learning", words)
 
 
 bench_app.command(name="closed-loop", short_help="Actor and critic in a loop, against a constant.")(
     closed_loop
 )
+
+bench_app.command(name="learning", short_help="Methods side by side, accuracy against tokens.")(
+    learning
+)
+
+
+def _run(module: str, words: list[str]) -> None:
+    """Run a module of the checkout as a program of its own."""
+    import subprocess
+    import sys
+
+    code = subprocess.run([sys.executable, "-m", module, *words], cwd=_checkout()).returncode
+    if code:
+        raise typer.Exit(code)
 
 
 def _checkout() -> Path:

@@ -1,0 +1,60 @@
+"""Overhead and limit figures as a table, and as JSON.
+
+python -m bench.overhead --quick --json FILE
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.overhead.conversion import conversion_figures
+from bench.overhead.figure import Figure
+from bench.overhead.running import running_figures
+from rich.console import Console
+from rich.table import Table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    options = parser.parse_args()
+    figures = list(_measured(quick=options.quick))
+    Console().print(_table(figures))
+    if options.json is not None:
+        listed = {"figures": [figure.to_dict() for figure in figures]}
+        options.json.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _measured(*, quick: bool) -> Iterator[Figure]:
+    for part in (conversion_figures, running_figures):
+        for figure in part(quick=quick):
+            print(f"{figure.id} {figure.what}: {figure.value:.3g}", file=sys.stderr, flush=True)
+            yield figure
+
+
+def _table(figures: list[Figure]) -> Table:
+    table = Table(title="Overhead and limits", title_justify="left")
+    table.add_column("id", no_wrap=True)
+    table.add_column("what")
+    for name in ("value", "goal", "met"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for figure in figures:
+        sign = "<=" if figure.better == "lower" else ">="
+        table.add_row(
+            figure.id,
+            figure.what,
+            f"{figure.value:.3g}",
+            f"{sign} {figure.goal:g}",
+            "yes" if figure.met else "no",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

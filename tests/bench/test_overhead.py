@@ -1,0 +1,47 @@
+"""The overhead bench: shapes of its trees, and what its lines say."""
+
+import doctest
+
+import pytest
+from bench.overhead import trees
+from bench.overhead.conversion import conversion_figures
+from bench.overhead.figure import Figure
+
+from focus.credit import DirectBranchTd
+from focus.records import actor_records
+
+
+def test_examples():
+    assert doctest.testmod(trees).failed == 0
+
+
+@pytest.mark.parametrize("nodes", [2, 50, 400])
+def test_random_trees_end_everywhere_and_can_be_exported(nodes):
+    tree = trees.random_tree(nodes, segment=2)
+    assert len(tree) == nodes
+    assert all(tree[leaf].is_terminal for leaf in tree.leaves())
+    assert actor_records(tree, DirectBranchTd().estimate(tree), packing="path")
+
+
+@pytest.mark.parametrize(
+    ("better", "value", "met"),
+    [("lower", 1.0, True), ("lower", 3.0, False), ("higher", 3.0, True), ("higher", 1.0, False)],
+)
+def test_a_figure_knows_which_way_is_better(better, value, met):
+    figure = Figure(
+        id="P0", what="a test", value=value, unit="ratio", goal=2.0, floor=1.0, better=better
+    )
+    line = figure.to_dict()
+    assert line["met"] is met
+    assert {"id", "what", "value", "unit", "goal", "floor", "met"} <= line.keys()
+
+
+@pytest.mark.full
+def test_conversion_is_measured():
+    assert [figure.id for figure in conversion_figures(quick=True)] == [
+        "P3",
+        "P4",
+        "P5",
+        "P7",
+        "P8",
+    ]
