@@ -54,6 +54,11 @@ class ChaosServer:
             await self._reopening
         await self._loopback.__aexit__()
 
+    def forget(self) -> None:
+        """Drop the books so far, for runs too long to keep them."""
+        self.ledger.entries.clear()
+        self._loopback.asks.clear()
+
     async def _handle(self, ask: Ask) -> Answer | Speech:
         if ask.path == "/generate":
             return self._generate(ask.json)
