@@ -26,9 +26,9 @@ from focus import (
     SegmentAction,
     Segments,
     StepResult,
+    edge_texts,
     save_tree,
 )
-from focus.collect.texts import edge_texts
 from focus.records.records import CriticContext
 from focus.testing.policies import ScriptedPolicy
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from focus.checkpoint import Allowance, Checkpoint
     from focus.collect import Collection, Collector, Evaluation, Ledger
+    from focus.collect.texts import edge_texts
     from focus.credit import (
         Credit,
         DirectBranchTd,
@@ -100,6 +101,7 @@ _HOMES = {
     ),
     "focus.checkpoint": ("Allowance", "Checkpoint"),
     "focus.collect": ("Collection", "Collector", "Evaluation", "Ledger"),
+    "focus.collect.texts": ("edge_texts",),
     "focus.credit": (
         "Credit",
         "DirectBranchTd",
@@ -215,6 +217,7 @@ __all__ = (
     "VinePpo",
     "Width",
     "__version__",
+    "edge_texts",
     "load_tree",
     "save_tree",
     "storage",
