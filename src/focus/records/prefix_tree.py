@@ -7,7 +7,6 @@ its own causal pass.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -95,8 +94,12 @@ def _tree(sequences: Sequence[TokenIds], run: Sequence[int]) -> PrefixTree:
 
 
 def _shared(one: TokenIds, other: TokenIds) -> int:
-    """Length of the common prefix."""
-    if other[: len(one)] == one:
-        return len(one)
-    pairs = zip(one, other, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    """Length of the common prefix, by halving: slices are compared far faster than ids."""
+    equal, differ = 0, min(len(one), len(other)) + 1
+    while differ - equal > 1:
+        middle = (equal + differ) // 2
+        if one[equal:middle] == other[equal:middle]:
+            equal = middle
+        else:
+            differ = middle
+    return equal
