@@ -3,66 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from focus.agent.compaction import Compactor
 from focus.agent.env import Env, released_on_failure
 from focus.agent.env_calls import ask, naming, number
+from focus.agent.journal import Journal, asked
 from focus.agent.parsers import Parser
+from focus.agent.recall import Recall
 from focus.agent.settling import Outcome, Settler
+from focus.agent.step import RequestPlace, Step
 from focus.agent.tools import Tool, by_name
 from focus.agent.turns import Turns
 from focus.agent.workspace import Workspace
 from focus.checkpoint import Allowance, Checkpoint
 from focus.errors import ConfigError, EnvError, ProblemError
-from focus.execution import Execution, Reply, RequestCounts
+from focus.execution import Execution, Reply
 from focus.policies.base import Conversing, Policy
 from focus.problem import Problem
 from focus.sampling import Sampling, derive_seed
-from focus.tokens import TokenChain, TokenIds
+from focus.tokens import TokenChain
 from focus.tree import Edge, Provenance
 
-__all__ = ("Agent", "RequestPlace", "Step")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestPlace:
-    """Where in a collection an edge is sampled; fixes its request name and seed.
-
-    Attributes:
-        tree: name of the tree: run/round/attempt/problem key.
-        version: policy version that the tree is pinned to.
-        expansion, index, phase: as in :class:`focus.tree.Provenance`.
-        counts: the collection's request books.
-    """
-
-    tree: str
-    version: str
-    expansion: int
-    index: int
-    phase: int
-    counts: RequestCounts
-
-    @property
-    def name(self) -> str:
-        return f"{self.tree}/{self.expansion}/{self.index}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One settled edge and the checkpoint it leads to.
-
-    Attributes:
-        rebased: the whole new context, when the edge is a fold; else it is the old one and
-            the edge's tokens.
-    """
-
-    edge: Edge
-    checkpoint: Checkpoint
-    is_terminal: bool
-    is_truncated: bool
-    rebased: TokenIds | None = None
+__all__ = ("Agent",)
 
 
 class Agent:
@@ -80,6 +44,8 @@ class Agent:
             offer. It is the environment that runs them.
         workspace: files that each solution starts with and each branch has for itself.
         compactor: folds the context when it grows too long.
+        journal: where finished edges are kept until their tree is stored, so that a killed
+            collection goes on from them.
 
     Raises:
         ConfigError: the allowance is smaller than one segment, no bound on the length of a
@@ -97,6 +63,7 @@ class Agent:
         tools: Sequence[Tool] | None = None,
         workspace: Workspace | None = None,
         compactor: Compactor | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.policy = policy
         self.parser = parser
@@ -107,6 +74,9 @@ class Agent:
         self.sampling: Sampling = law.merged(sampling)
         self.allowance: Allowance = allowance or Allowance()
         self.execution: Execution = execution or Execution()
+        self._recall = (
+            None if journal is None else Recall(journal, deadline_s=self.execution.env_deadline_s)
+        )
         self._settler = Settler(
             policy, parser, compactor, env_deadline_s=self.execution.env_deadline_s
         )
@@ -230,24 +200,45 @@ class Agent:
             EnvError: the environment raised or gave an unusable reward.
         """
         effective = self._effective(checkpoint, place, sampling, most_tokens)
+        sample = partial(self._sampled, checkpoint, env, sampling=effective)
+        if self._recall is None:
+            return await sample(place)
+        return await self._recall.step(
+            checkpoint,
+            env,
+            place,
+            asked=asked(checkpoint.context.ids(), effective, version=place.version),
+            sample=sample,
+            settle=partial(self._settled, checkpoint, env),
+        )
+
+    async def _sampled(
+        self, checkpoint: Checkpoint, env: Env, place: RequestPlace, *, sampling: Sampling
+    ) -> Step:
+        """Ask the policy, and settle its reply."""
         reply = await self.execution.generate(
             self.policy,
             checkpoint.context.ids(),
-            effective,
+            sampling,
             name=place.name,
             tree=place.tree,
             version=place.version,
             counts=place.counts,
         )
         try:
-            async with released_on_failure(env) as held:
-                outcome = await self._settler.settle(
-                    checkpoint, env, reply.generation, held, where=place.name
-                )
-                return self._step(outcome, reply, place)
+            return await self._settled(checkpoint, env, reply, place)
         except BaseException:
             place.counts.discarded_tokens += len(reply.generation.ids)
             raise
+
+    async def _settled(
+        self, checkpoint: Checkpoint, env: Env, reply: Reply, place: RequestPlace
+    ) -> Step:
+        async with released_on_failure(env) as held:
+            outcome = await self._settler.settle(
+                checkpoint, env, reply.generation, held, where=place.name
+            )
+            return self._step(outcome, reply, place)
 
     def _step(self, outcome: Outcome, reply: Reply, place: RequestPlace) -> Step:
         generation = reply.generation

@@ -75,6 +75,9 @@ class Env(Protocol):
     fork and owns it, and each state that `reset` or `step` returned, and each fork of a
     failed step, is released exactly once.
 
+    With ``async snapshot(state) -> plain JSON`` and ``async restore(snapshot) -> state`` a
+    journal brings states back after a crash; without them it lets `step` answer again.
+
     An environment of tools has ``tools``, a sequence of :class:`focus.agent.Tool`, which
     the agent shows to the policy.
     """

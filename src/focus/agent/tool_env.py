@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from focus.agent.env import StepResult
@@ -124,6 +124,14 @@ class ToolEnv:
 
     async def finish(self, state: ToolState, workspace: Any, reason: str) -> float:
         return self._unanswered
+
+    async def snapshot(self, state: ToolState) -> dict[str, int | None]:
+        """The state as JSON, for a journal."""
+        return asdict(state)
+
+    async def restore(self, snapshot: Mapping[str, Any]) -> ToolState:
+        """Inverse of `snapshot`; no tool is run."""
+        return ToolState(**snapshot)
 
     def _answer(self, action: TurnAction) -> Mapping[str, Any] | None:
         """What was submitted, if anything sound was."""

@@ -27,7 +27,7 @@ from focus.tree import (
     TreeHeader,
 )
 
-__all__ = ("decode_tree", "encode_tree")
+__all__ = ("decode_edge", "decode_tree", "encode_edge", "encode_tree")
 
 
 def encode_tree(tree: Tree[Any], *, texts: Mapping[NodeId, str] | None = None) -> dict[str, Any]:
@@ -160,11 +160,12 @@ def _encode_node(node: Node[Any], text: str | None) -> dict[str, Any]:
         "truncated": node.is_truncated,
         "rebased": None if node.rebased is None else list(node.rebased),
         "text": text,
-        "edge": None if node.edge is None else _encode_edge(node.edge),
+        "edge": None if node.edge is None else encode_edge(node.edge),
     }
 
 
-def _encode_edge(edge: Edge) -> dict[str, Any]:
+def encode_edge(edge: Edge) -> dict[str, Any]:
+    """An edge as JSON; floats keep their bits."""
     source = edge.provenance
     return {
         "kind": edge.kind,
@@ -188,7 +189,12 @@ def _encode_edge(edge: Edge) -> dict[str, Any]:
     }
 
 
-def _decode_edge(fields: Fields) -> Edge:
+def decode_edge(fields: Fields) -> Edge:
+    """Inverse of `encode_edge`.
+
+    Raises:
+        SchemaError: another shape or type.
+    """
     finish = fields.text("finish")
     if finish not in set(FinishReason):
         raise SchemaError(f"{fields.where}.finish: unknown reason {finish!r}")
@@ -258,7 +264,7 @@ def _decode_root(header: TreeHeader, fields: Fields) -> Tree[None]:
 def _attach(tree: Tree[None], fields: Fields) -> None:
     tree.attach(
         fields.integer("parent"),
-        _decode_edge(fields.fields("edge")),
+        decode_edge(fields.fields("edge")),
         None,
         value=fields.optional_number("value"),
         is_terminal=fields.flag("terminal"),
