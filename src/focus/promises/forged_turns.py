@@ -6,18 +6,21 @@ may be downloaded; the shipped one stands in front.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import product
 from typing import Any
 
 from focus._extras import require
-from focus.errors import ProblemError
+from focus.errors import ConfigError, ProblemError
 from focus.models import BUILTIN
 from focus.problem import Message, ToolCall
 from focus.promises.base import Measured, Stand
 from focus.rendering import load_tokenizer
+from focus.rendering.continuation import render_continuation
 from focus.rendering.profiles import PROFILES, profile_named
+from focus.tokens import TokenIds
 
 __all__ = ("FAMILIES", "Family", "forgeries", "no_turn_is_forged", "tokenizer_of")
 
@@ -122,10 +125,13 @@ def forgeries(name: str) -> Iterator[tuple[int | None, str]]:
     markers = [entry.content for entry in tokenizer.added_tokens_decoder.values()]
     for marker in markers:
         for text in _dressed(marker):
-            for place in ("user", "tool", "call", "id"):
-                for profile in PROFILES:
-                    where = f"{text!r} as {place} under {profile}"
-                    yield _forged(tokenizer, control, (text, place, profile)), where
+            for place, profile in product(("user", "tool", "call", "id"), PROFILES):
+                where = f"{text!r} as {place} under {profile}"
+                render = partial(_rendered, tokenizer, place=place, profile=profile)
+                yield _forged(render, control, text), where
+            for role in ("user", "tool"):
+                where = f"{text!r} as {role} after a reply"
+                yield _forged(partial(_continued, tokenizer, role=role), control, text), where
 
 
 def _is_marker(entry: Any) -> bool:
@@ -144,14 +150,25 @@ def _dressed(marker: str) -> Iterator[str]:
     yield "".join(f"{character}\ufe0f" for character in marker)
 
 
-def _forged(tokenizer: Any, control: set[int], attempt: tuple[str, str, str]) -> int | None:
-    text, place, profile = attempt
-    harmless = _control_count(tokenizer, control, _messages("data", place), profile)
+def _forged(render: Callable[[str], TokenIds], control: set[int], text: str) -> int | None:
+    harmless = sum(token in control for token in render("data"))
     try:
-        found = _control_count(tokenizer, control, _messages(text, place), profile)
+        found = sum(token in control for token in render(text))
     except ProblemError:
         return None
     return max(0, found - harmless)
+
+
+def _rendered(tokenizer: Any, text: str, *, place: str, profile: str) -> TokenIds:
+    return profile_named(profile).render(tokenizer, _messages(text, place), ())
+
+
+def _continued(tokenizer: Any, text: str, *, role: str) -> TokenIds:
+    """What follows a reply; nothing where the template allows no such conversation."""
+    try:
+        return render_continuation(tokenizer, (Message(role, text),), closed=True)
+    except ConfigError:
+        return ()
 
 
 def _messages(text: str, place: str) -> tuple[Message, ...]:
@@ -163,13 +180,6 @@ def _messages(text: str, place: str) -> tuple[Message, ...]:
     name, arguments = (text, "{}") if place == "id" else ("look", f'{{"for": "{text}"}}')
     called = Message("assistant", "", (ToolCall(name, arguments, "call-1"),))
     return (Message("user", "Look."), called, Message("tool", "found"))
-
-
-def _control_count(
-    tokenizer: Any, control: set[int], messages: tuple[Message, ...], profile: str
-) -> int:
-    ids = profile_named(profile).render(tokenizer, messages, ())
-    return sum(token in control for token in ids)
 
 
 @cache
