@@ -1,1 +1,1 @@
-"""Fakes, drawn trees and exact gradients: for tests and users, imported by nothing shipped."""
+"""Fakes, drawn trees and exact gradients: for tests, users and the promises' measurements."""
