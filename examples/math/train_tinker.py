@@ -48,10 +48,12 @@ __all__ = ("LOOPBACK", "LOOPBACK_TINKER", "small_collector_for")
 LOOPBACK = settings_from(
     {
         "model": "builtin",
-        "actor": {"learning_rate": 3e-5, "minibatches": 1},
-        "critic": {"learning_rate": 1e-3, "steps": 20, "batch_contexts": 256},
-        "gate": {"checkpoints": 600, "every": 5},
+        "prompts": 12,
+        "replay_rounds": 4,
         "eval_problems": 400,
+        "actor": {"learning_rate": 3e-5, "minibatches": 1},
+        "critic": {"learning_rate": 1.5e-3, "steps": 10, "batch_contexts": 192},
+        "gate": {"checkpoints": 600, "every": 8},
     }
 )
 """The shipped model needs small trees and large rates; the rest as in `focus train`."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,6 @@ import pytest
 import tinker
 import torch
 
-from focus.integrations.tinker import TinkerHost
 from focus.models import BUILTIN
 from focus.rendering import load_tokenizer
 from focus.testing.tinker_service import TinkerService
@@ -33,10 +34,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings(SDK_LEAVES_OPEN))
 
 
-def host_of(service: TinkerService) -> TinkerHost:
-    return TinkerHost(
-        base_url=service.url, api_key=service.api_key, tokenizer=load_tokenizer(BUILTIN)
-    )
+def sweep() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def swept_module() -> Iterator[None]:
+    """What the SDK left open is found here and not in the next module's tests."""
+    yield
+    sweep()
 
 
 @pytest.fixture(scope="module")

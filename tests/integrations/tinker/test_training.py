@@ -151,7 +151,7 @@ def deaf() -> Iterator[TinkerService]:
 
 
 async def test_a_wrong_key_is_an_error_with_a_name(deaf: TinkerService, tmp_path: Path) -> None:
-    host = dataclasses.replace(host_of(deaf), api_key="eyJ-wrong")
+    host = dataclasses.replace(host_of(deaf), api_key="tml-wrong")
     with pytest.raises(FocusError, match="no valid API key"):
         await train(
             collector_for,
@@ -161,7 +161,7 @@ async def test_a_wrong_key_is_an_error_with_a_name(deaf: TinkerService, tmp_path
             report=Heard(),
             host=host,
         )
-    assert "eyJ-wrong" not in repr(host)
+    assert "tml-wrong" not in repr(host)
 
 
 def test_a_host_hides_its_key() -> None:

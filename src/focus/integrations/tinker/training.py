@@ -8,8 +8,8 @@ expect in the run's folder.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,13 @@ import anyio.to_thread
 
 from focus._extras import require
 from focus.collect import Collector
-from focus.errors import ConfigError, FatalError, TrainerError
+from focus.errors import ConfigError, FatalError, FocusError, TrainerError
 from focus.integrations.tinker.audit import LogProbAudit, require_training_law
 from focus.integrations.tinker.learner import TinkerLearner
 from focus.integrations.tinker.metrics import cookbook_metrics, write_checkpoints
 from focus.integrations.tinker.settings import TinkerHost, TinkerSettings, check_settings
 from focus.policies.base import Policy
-from focus.policies.tinker import served_model
+from focus.policies.tinker import ServedModel, classify_tinker, served_model
 from focus.problem import Message, Problem
 from focus.tasks.registry import Task
 from focus.training.ledger import RunLedger
@@ -108,8 +108,9 @@ class _Job:
         """Attempts until one gets to the end, or too many fail at the same round."""
         in_a_row, rounds = 0, len(self._applied())
         while True:
+            model = await self._served()
             try:
-                return await self._attempt()
+                return await self._attempt(model)
             except Exception as error:
                 done = len(self._applied())
                 in_a_row = in_a_row + 1 if done == rounds else 1
@@ -119,12 +120,17 @@ class _Job:
                 self.failures.append(f"round {done}: {error}")
                 self.report.stage("start over from the last saved state", in_a_row, _RECOVERIES)
 
-    async def _attempt(self) -> dict[str, Any]:
-        """One session at Tinker."""
-        rest = await anyio.to_thread.run_sync(self.host.rest)
-        model = await served_model(self.settings.model, rest_client=rest)
+    async def _served(self) -> ServedModel:
+        """Facts about the base model; a wrong key or address shows here."""
+        with _named():
+            rest = await anyio.to_thread.run_sync(self.host.rest)
+            model = await served_model(self.settings.model, rest_client=rest)
         if not (model.trainable and model.sampleable):
             raise ConfigError(f"this Tinker service does not train {model.name!r}")
+        return model
+
+    async def _attempt(self, model: ServedModel) -> dict[str, Any]:
+        """One session at Tinker."""
         async with _session(self.host) as service:
             learner = TinkerLearner(
                 service,
@@ -161,7 +167,8 @@ class _Job:
                     "with TinkerHost(tokenizer=...)"
                 ) from error
 
-        return await anyio.to_thread.run_sync(loaded)
+        with _named():
+            return await anyio.to_thread.run_sync(loaded)
 
     async def _audited(self, learner: TinkerLearner) -> LogProbAudit:
         await anyio.to_thread.run_sync(learner.open)
@@ -231,8 +238,21 @@ async def _session(host: TinkerHost) -> AsyncIterator[Any]:
         reason = "errored"
         raise
     finally:
-        with anyio.move_on_after(_GOODBYE_S, shield=True):
+        # A service that is gone needs no goodbye, and must not hide why it is missed.
+        away = require("tinker", extra="tinker").TinkerError
+        with anyio.move_on_after(_GOODBYE_S, shield=True), suppress(away):
             await service.close(reason)
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Errors of the SDK as ours."""
+    try:
+        yield
+    except FocusError:
+        raise
+    except Exception as error:
+        raise classify_tinker(error) from error
 
 
 def _is_lost(error: BaseException | None) -> bool:

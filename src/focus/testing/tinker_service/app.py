@@ -32,15 +32,18 @@ _KEEP_BODY = frozenset({"forward_backward"})
 Body = Any
 
 
-def tinker_app(desk: Desk, faults: FaultPlan, config: Mapping[str, Any]) -> Starlette:
+def tinker_app(
+    desk: Desk, faults: FaultPlan, config: Mapping[str, Any], *, api_key: str
+) -> Starlette:
     """An ASGI application that speaks the protocol of SDK 0.38.
 
     Args:
         desk: its state.
         faults: shown when their turn comes.
         config: what ``client/config`` answers.
+        api_key: the one that is let in.
     """
-    service = _Service(desk, faults, config)
+    service = _Service(desk, faults, config, api_key)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -56,10 +59,13 @@ def tinker_app(desk: Desk, faults: FaultPlan, config: Mapping[str, Any]) -> Star
 
 
 class _Service:
-    def __init__(self, desk: Desk, faults: FaultPlan, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, desk: Desk, faults: FaultPlan, config: Mapping[str, Any], api_key: str
+    ) -> None:
         self._desk = desk
         self._faults = faults
         self._config = dict(config)
+        self._api_key = api_key
 
     def routes(self) -> list[Route]:
         endpoints: dict[str, Endpoint] = {
@@ -88,7 +94,7 @@ class _Service:
 
     async def _answered(self, path: str, endpoint: Endpoint, request: Request) -> Response:
         """One request: credentials, faults, work, and errors as statuses."""
-        if not request.headers.get("x-api-key", "").startswith("tml-"):
+        if request.headers.get("x-api-key") != self._api_key:
             return _error(401, "no valid API key")
         body: Any = await request.body()
         if path not in _KEEP_BODY:

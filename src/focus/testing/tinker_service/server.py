@@ -56,7 +56,7 @@ class TinkerService:
         self._desk = Desk(folders, convention)
         self._listener = bind("127.0.0.1", 0)
         self.url = url_of(self._listener)
-        app = tinker_app(self._desk, self.faults, config or {})
+        app = tinker_app(self._desk, self.faults, config or {}, api_key=self.api_key)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
