@@ -177,8 +177,8 @@ def test_a_full_disk_ends_the_command_and_leaves_nothing_half(
     command = ("collect", "--problems", problems, "--out", out, *SMALL)
     with full_disk(2000):
         result = invoke(*command, code=1)
-    assert result.stderr.startswith(f"error: {out}/trees/")
-    assert "cannot write it: File too large" in result.stderr
+    assert result.stderr.startswith(f"error: {out}/journal/")
+    assert "cannot write an edge: File too large" in result.stderr
     assert not list((out / "trees").iterdir())
     assert not list((out / "rows").iterdir())
     invoke(*command)

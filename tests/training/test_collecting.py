@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from focus.errors import ConfigError, FatalError, Refused, SchemaError, StoreError
+from focus.errors import CollectionFailed, ConfigError, FatalError, Refused, SchemaError, StoreError
 from focus.policies.base import RequestTag
 from focus.records import read_critic_records, read_problems
 from focus.sampling import Sampling
@@ -308,3 +308,38 @@ def test_settings_that_cannot_work_are_refused(change: dict[str, Any], reason: s
     with pytest.raises(ConfigError, match=reason):
         make_settings(**change).check(policy)
     assert policy.requests == 0
+
+
+class Mortal(ScriptedPolicy):
+    """Answers some requests, then every further one is a fatal error."""
+
+    def __init__(self, lives: float) -> None:
+        super().__init__(solve)
+        self.lives = lives
+
+    async def generate(
+        self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
+    ) -> Generation:
+        if self.requests >= self.lives:
+            raise FatalError("the server is gone")
+        return await super().generate(prefix, sampling, tag=tag)
+
+
+@pytest.mark.anyio
+async def test_a_row_that_was_cut_off_goes_on_in_the_middle_of_its_tree(tmp_path: Path) -> None:
+    """No edge is sampled twice, and the row is the one of an uninterrupted run."""
+    path = write_rows(tmp_path / "rows.jsonl", ROWS[:1])
+    whole = Mortal(float("inf"))
+    await collect(path, tmp_path / "whole", whole)
+    with pytest.raises(CollectionFailed):
+        await collect(path, tmp_path / "cut", Mortal(4))
+    journals = list((tmp_path / "cut" / "journal").rglob("*.jsonl"))
+    held = sum(file.read_bytes().count(b"\n") for file in journals)
+    assert held >= 3
+    again = Mortal(float("inf"))
+    summary = await collect(path, tmp_path / "cut", again)
+    assert again.requests == whole.requests - held
+    assert summary["collected"] == 1
+    [tree] = (tmp_path / "cut" / "trees").iterdir()
+    assert tree.read_bytes() == (tmp_path / "whole" / "trees" / tree.name).read_bytes()
+    assert not list((tmp_path / "cut" / "journal").iterdir())

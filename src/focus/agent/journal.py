@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
@@ -153,6 +154,20 @@ class Journal:
             self.path(tree).unlink(missing_ok=True)
         except OSError as error:
             raise store_error(self.path(tree), "remove it", error) from error
+
+    def clear(self) -> None:
+        """Remove the edges of all trees, and the folder.
+
+        Raises:
+            StoreError: it cannot be removed.
+        """
+        self._known.clear()
+        try:
+            shutil.rmtree(self.folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise store_error(self.folder, "remove it", error) from error
 
     def path(self, tree: str) -> Path:
         """The file of a tree; its name is a hash, so data chooses no path."""

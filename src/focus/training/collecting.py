@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import anyio
 import anyio.to_thread
 
-from focus.agent import Agent, Segments
+from focus.agent import Agent, Journal, Segments
 from focus.checkpoint import Allowance
 from focus.collect import Collection, Collector, total
 from focus.collect.texts import edge_texts
@@ -91,8 +91,14 @@ class CollectSettings:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def collector(self, policy: Policy, problem: Problem, services: ExecutionServices) -> Collector:
-        """A collector for one row; policy and services are borrowed.
+    def collector(
+        self,
+        policy: Policy,
+        problem: Problem,
+        services: ExecutionServices,
+        journal: Journal | None = None,
+    ) -> Collector:
+        """A collector for one row; everything passed in is borrowed.
 
         Raises:
             ConfigError: the settings do not fit together.
@@ -105,6 +111,7 @@ class CollectSettings:
                 sampling=Sampling(seed=derive_seed(self.seed, "collect")),
                 allowance=Allowance(tokens=self.allowance),
                 execution=Execution(services=services),
+                journal=journal,
             ),
             env=MathEnv(problem.label),
             search=Search.two_phase(tokens=self.tokens, concurrency=self.concurrency),
@@ -238,7 +245,8 @@ class CollectRun:
                 self._fresh += 1
             except FocusError as error:
                 if _ends_all(error):
-                    self._fatal = self._fatal or error
+                    cause = error.__cause__
+                    self._fatal = self._fatal or (cause if isinstance(cause, StoreError) else error)
                     scope.cancel()
                     return
                 self._refused[line] = Refusal.of(error)
@@ -247,14 +255,17 @@ class CollectRun:
             self.report.progress(self._fresh + len(self._refused), of, tokens)
 
     async def _one(self, problem: Problem, services: ExecutionServices) -> CollectedRow:
-        collector = self.settings.collector(self.policy, problem, services)
+        journal = self.folder.journal(problem)
+        collector = self.settings.collector(self.policy, problem, services, journal)
         async with collector:
             collection = await collector.collect(
                 problem,
                 allow_partial=self.allow_partial,
                 identity=Identity(run=self.folder.run),
             )
-        return await anyio.to_thread.run_sync(self._store, problem, collection)
+        row = await anyio.to_thread.run_sync(self._store, problem, collection)
+        await anyio.to_thread.run_sync(journal.clear)
+        return row
 
     def _store(self, problem: Problem, collection: Collection) -> CollectedRow:
         return self.folder.store(problem, collection, edge_texts(collection.tree, self.policy))
@@ -303,4 +314,5 @@ def _ends_all(error: FocusError) -> bool:
 
     A grader that breaks on one reply fails its row; one that breaks before any token is broken.
     """
-    return isinstance(error, _ENDS_ALL) or isinstance(error.__cause__, FatalError | ConfigError)
+    cause = error.__cause__
+    return isinstance(error, _ENDS_ALL) or isinstance(cause, FatalError | ConfigError | StoreError)

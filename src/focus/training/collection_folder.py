@@ -5,6 +5,7 @@
     trees/NAME.json           the tree (`focus show` draws it)
     actor/NAME.jsonl          samples for the policy's trainer
     critic/                   targets for the critic's trainer (a JsonlDirectory)
+    journal/NAME/             finished edges of a row that was not finished; gone once it is
     index.jsonl               every row of the file: line, id, status, files, outcome
     summary.json              totals
 
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from focus.agent import Journal
 from focus.collect import Collection, Ledger
 from focus.errors import SchemaError, StoreError
 from focus.problem import Problem
@@ -175,6 +177,10 @@ class CollectionFolder:
             return CollectedRow(**{**stored, "ledger": Ledger(**stored["ledger"])})
         except (AttributeError, KeyError, TypeError) as error:
             raise SchemaError(f"{path} is damaged ({error}); delete it to collect again") from error
+
+    def journal(self, problem: Problem) -> Journal:
+        """Where a row's edges are kept until its tree is stored."""
+        return Journal(self.root / "journal" / self.name_of(problem))
 
     def store(
         self, problem: Problem, collection: Collection, texts: Mapping[NodeId, str]
