@@ -39,7 +39,7 @@ class Plan:
 
 
 QUICK = Plan(rounds=3, seeds=3, prompts=16, outcomes=60, heldout=80)
-FULL = Plan(rounds=10, seeds=5, prompts=16, outcomes=120, heldout=300)
+FULL = Plan(rounds=10, seeds=5, prompts=16, outcomes=60, heldout=100)
 
 
 def config(folder: Path, plan: Plan, seed: int) -> Path:
@@ -76,6 +76,16 @@ def run_loop(path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "focus", "loop", str(path)], stdout=sys.stderr)
     if done.returncode:
         raise SystemExit(f"focus loop {path} ended with exit code {done.returncode}")
+
+
+def one_seed(folder: Path, plan: Plan, seed: int) -> Measured:
+    """Run and measure one loop; one that was measured before is taken as it is."""
+    path = folder / "measured.json"
+    if not path.exists():
+        run_loop(config(folder, plan, seed))
+        made = asyncio.run(measure(folder, rounds=plan.rounds, seed=seed, count=plan.heldout))
+        path.write_text(json.dumps(asdict(made)))
+    return Measured(**json.loads(path.read_text()))
 
 
 def figures(
@@ -134,11 +144,8 @@ def main() -> None:
     for seed in range(plan.seeds):
         folder = out / f"seed-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
-        print(f"seed {seed} of {plan.seeds}: {folder}", file=sys.stderr, flush=True)
-        run_loop(config(folder, plan, seed))
-        found.append(
-            asyncio.run(measure(folder, rounds=plan.rounds, seed=seed, count=plan.heldout))
-        )
+        print(f"seed {seed}, {seed + 1} of {plan.seeds}: {folder}", file=sys.stderr, flush=True)
+        found.append(one_seed(folder, plan, seed))
         folders.append(folder)
     report = figures(plan, found, folders, time.monotonic() - started)
     text = json.dumps(report, indent=2) + "\n"

@@ -8,6 +8,7 @@ The audit reads files as any other program would: JSON, SQLite and text, nothing
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -106,7 +107,9 @@ def _pid_of(folder: Path, name: str) -> int | None:
 def audit(folder: Path) -> Audit:
     """Look for records that were trained twice or lost, and for trees of two critics."""
     accepted = _accepted(folder / "targets")
-    lines = {path.name: [json.loads(line) for line in path.open()] for path in accepted}
+    lines = {
+        path.name: [json.loads(line) for line in path.read_text().splitlines()] for path in accepted
+    }
     tags = {
         int(path.stem[-6:]): json.loads(path.read_text())
         for path in sorted((folder / "rounds").glob("round-*.json"))
@@ -150,7 +153,7 @@ def _two_critics(lines: dict[str, list[dict]], tags: dict[int, dict]) -> Iterato
 def _trained_wrongly(training: Path, lines: dict[str, list[dict]]) -> Iterator[str]:
     """Each prompt is new in one session; each pass applies each of its records once."""
     (ledger,) = training.glob("*.sqlite")
-    with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as db:
+    with contextlib.closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as db:
         new = Counter(name for (name,) in db.execute("select name from prompts where is_new"))
         applied = db.execute("select session, pass, record from applied").fetchall()
     for name in lines:

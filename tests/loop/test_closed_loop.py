@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -79,9 +80,8 @@ def edit_record(folder: Path) -> None:
 
 def edit_ledger(folder: Path, statement: str) -> None:
     ledger = folder / "critics" / "training" / "ledger.sqlite"
-    with sqlite3.connect(ledger) as db:
+    with contextlib.closing(sqlite3.connect(ledger)) as db, db:
         assert db.execute(statement).rowcount
-    db.close()
 
 
 TAMPERED = {

@@ -21,7 +21,9 @@ from focus.loop.processes import find_marked
 from focus.loop.settings import LoopSettings, RestartSettings
 from focus.loop.supervisor import NAMES, LoopSummary, Supervisor
 from focus.loop.tags import RoundTag, RoundTags
-from focus.records import read_critic_records
+from focus.records import JsonlDirectory, read_critic_records
+
+from .fakes import write_round
 
 pytestmark = pytest.mark.anyio
 
@@ -176,6 +178,18 @@ def test_a_killed_supervisors_successor_goes_on_with_the_same_children(tmp_path:
     assert RoundTags(folder).rounds() == tuple(range(12))
 
 
+async def test_no_critic_is_trained_on_a_round_that_may_still_be_taken_back(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "loop"
+    path = config(folder, actor=[sys.executable, "-c", "import time; time.sleep(600)"])
+    with supervising(path) as process:
+        until(process, "actor started")
+        assert set(living(folder)) == {"actor"}
+        write_round(JsonlDirectory(folder / "targets"), 0, "constant-0.5")
+        until(process, "trainer started")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_everything_soon(tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "loop"
@@ -192,6 +206,7 @@ def test_a_signal_ends_everything_soon(tmp_path: Path, number: signal.Signals) -
 def test_stop_ends_what_a_killed_supervisor_left(tmp_path: Path) -> None:
     folder = tmp_path / "loop"
     path = config(folder, actor=[sys.executable, "-c", "import time; time.sleep(600)"])
+    write_round(JsonlDirectory(folder / "targets"), 0, "constant-0.5")
     with supervising(path) as process:
         until(process, "actor started")
         process.kill()

@@ -102,10 +102,7 @@ class Supervisor:
             url = self._prepare()
             try:
                 while not await self._is_over():
-                    for child in self._children.values():
-                        happened = await anyio.to_thread.run_sync(child.tend, time.monotonic())
-                        if happened is not None:
-                            self._report.say(happened)
+                    await self._tend()
                     await self._decide(url)
                     self._report.status(self._status())
                     await anyio.sleep(_POLL_S)
@@ -183,6 +180,22 @@ class Supervisor:
         url = f"http://{server.host}:{port}"
         write_whole(path, f"{url}\n".encode(), overwrite=True, fsync=True)
         return url
+
+    async def _tend(self) -> None:
+        """Start what is due, bury what died.
+
+        The trainer waits for the first accepted round: until one is marked, a reader takes
+        what lies there, and a job that dies before its first save takes that back.
+        """
+        for name, child in self._children.items():
+            if name == "trainer" and child.process is None and not await self._has_records():
+                continue
+            happened = await anyio.to_thread.run_sync(child.tend, time.monotonic())
+            if happened is not None:
+                self._report.say(happened)
+
+    async def _has_records(self) -> bool:
+        return await anyio.to_thread.run_sync(self._decider.last_accepted_round) >= 0
 
     async def _decide(self, url: str) -> None:
         """Give the rounds that were asked for their critic."""
