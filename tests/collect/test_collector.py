@@ -216,6 +216,32 @@ async def test_a_failed_expansion_raises_and_nothing_stays_behind() -> None:
     assert asyncio.all_tasks() == before
 
 
+async def test_the_error_of_a_request_names_problem_node_and_try() -> None:
+    with pytest.raises(CollectionFailed) as caught:
+        await collected(make_collector(FailsAt(9, error=KeyError("boom"))))
+    said = caught.value.failures[0].message
+    for part in ("problem='walk'", "node=", "request=", "attempts=1", "elapsed_s="):
+        assert part in said
+
+
+async def test_what_is_no_request_names_its_expansion_and_node_too() -> None:
+    with pytest.raises(CollectionFailed) as caught:
+        await collected(make_collector(env=FailsIn("step")))
+    (failure,) = caught.value.failures
+    assert failure.kind == "EnvError"
+    assert failure.message.endswith(f"expansion={failure.expansion}, node={failure.node}]")
+
+
+async def test_a_failed_collection_keeps_its_books_and_what_stands() -> None:
+    with pytest.raises(CollectionFailed) as caught:
+        await collected(make_collector(FailsAt(30, error=KeyError("boom"))))
+    found = caught.value.collection
+    assert found.ledger.balances
+    assert found.ledger.expansions_failed == 1
+    assert found.failures == caught.value.failures
+    assert len(found.tree) > 1
+
+
 async def test_partial_trees_keep_good_edges_and_count_the_failure() -> None:
     found = await collected(make_collector(FailsAt(9, error=KeyError("boom"))), allow_partial=True)
     assert [failure.kind for failure in found.failures] == ["Refused"]

@@ -100,6 +100,12 @@ async def test_a_body_that_is_no_strict_json_is_corrupt(body: bytes) -> None:
     assert len(str(error)) < 1000
 
 
+async def test_a_body_that_is_no_json_shows_how_it_begins_without_the_key() -> None:
+    error = await outcome(Answer(f"<html>{KEY} {'x' * 99}</html>".encode()), api_key=KEY)
+    assert "it begins '<html>*** xxx" in str(error)
+    assert KEY not in str(error)
+
+
 async def test_an_empty_body_is_empty_text() -> None:
     assert await outcome(Answer()) == ""
 

@@ -14,7 +14,7 @@ from focus.agent.env import Held
 from focus.checkpoint import Checkpoint
 from focus.collect.ledger import ExpansionCounts
 from focus.critic import Critic, render_context
-from focus.errors import EnvError, Failure, FatalError, FocusError
+from focus.errors import EnvError, Failure, FatalError, FocusError, RequestError
 from focus.execution import RequestCounts
 from focus.records.records import CriticContext
 from focus.sampling import derive_seed
@@ -140,7 +140,7 @@ class Driver:
         try:
             await self._sample(tree, expansion)
         except Exception as error:
-            expansion.error = _typed(error, expansion)
+            expansion.error = _typed(error, expansion, tree)
             self._fail("expansion", expansion.launch, expansion.error)
         known = expansion.values
         unvalued = expansion.steps[len(known) :]
@@ -148,7 +148,7 @@ class Driver:
         try:
             expansion.values = [*known, *await self._values(unvalued)]
         except Exception as error:
-            self._fail("prediction", expansion.launch, _typed(error, expansion))
+            self._fail("prediction", expansion.launch, _typed(error, expansion, tree))
         expansion.ready.set()
 
     async def _sample(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
@@ -262,7 +262,10 @@ class Driver:
             self._scope.cancel()
 
     def _note(self, stage: str, expansion: int, node: NodeId, error: FocusError) -> None:
-        self.failures.append(Failure(stage, expansion, node, type(error).__name__, str(error)))
+        message = str(error)
+        if not isinstance(error, RequestError):
+            message += f" [tree={self._name}, expansion={expansion}, node={node}]"
+        self.failures.append(Failure(stage, expansion, node, type(error).__name__, message))
 
     def _abandon(self) -> None:
         """Close the books of expansions that never settled."""
@@ -285,11 +288,13 @@ class Driver:
                 self.first_error = error
 
 
-def _typed(error: Exception, expansion: Expansion) -> FocusError:
+def _typed(error: Exception, expansion: Expansion, tree: Tree[Checkpoint]) -> FocusError:
     """A FocusError as it is; anything else named by its expansion, with the cause kept."""
+    launch = expansion.launch
+    if isinstance(error, RequestError):
+        return error.located(problem=repr(tree.header.problem.id), node=launch.node)
     if isinstance(error, FocusError):
         return error
-    launch = expansion.launch
     typed = FocusError(f"expansion {launch.expansion} from node {launch.node}: {error!r}")
     typed.__cause__ = error
     return typed

@@ -29,6 +29,8 @@ __all__ = ("HttpServer", "JsonServer")
 _MOST_REPLY_BYTES = 16 * 2**20
 _MOST_ERROR_BYTES = 4096
 _CONNECT_S = 10.0
+_SHOWN = 60
+"""Characters of a body that is no JSON, enough to tell an error page from a cut reply."""
 
 
 class JsonServer(Protocol):
@@ -187,19 +189,23 @@ class HttpServer:
         where = f"{method} {self.url}{path}"
         # Raised outside the handlers: frames below hold headers and bodies, keys and all.
         fault: RequestError | None = None
+        body = b""
         try:
             async with self._answer(method, path, content, headers) as response:
                 fault = await self._status_fault(response, where)
                 if fault is None:
                     most = min(self._most_bytes, most_bytes or self._most_bytes)
-                    return _parsed(await _body(response, where, most))
+                    body = await _body(response, where, most)
+                    return _parsed(body)
         except httpx.TransportError as error:
             text = self._auth.redacted(str(error))
             fault = TransientError(f"{where}: {type(error).__name__}" + (text and f": {text}"))
             fault.__cause__ = type(error)(text)
         except SchemaError as error:
             text = self._auth.redacted(str(error)[:_MOST_ERROR_BYTES])[:500]
-            fault = CorruptReply(f"{where}: {text}")
+            begins = self._auth.redacted(body[:_MOST_ERROR_BYTES].decode("utf-8", "replace"))
+            fault = CorruptReply(f"{where}: {text}; it begins {begins[:_SHOWN]!r}")
+            body = b""
         except CorruptReply as error:
             fault = error
         raise self._auth.cleaned(fault)

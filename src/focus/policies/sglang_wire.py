@@ -130,7 +130,8 @@ def _finish(meta: Mapping[str, Any], asked: Asked) -> FinishReason:
         message = str(reason.get("message") or "no reason given")[:500] if reason else ""
         raise Aborted(f"the server aborted the request: {message}", request_id=asked.name)
     if kind not in ("stop", "length"):
-        raise CorruptReply(f"finish reason {_shown(reason)}")
+        told = f"of type {_shown(kind)}" if isinstance(reason, Mapping) else _shown(reason)
+        raise CorruptReply(f"finish reason {told}")
     return FinishReason(kind)
 
 

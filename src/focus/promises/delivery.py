@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from focus.testing.chaos import FAULTS, Alone, Clean, Fault, Kind, Mix, Pairs, s
 
 __all__ = (
     "each_alone",
+    "fault_alone",
     "honest_faults",
     "nothing_corrupted",
     "nothing_lost",
@@ -200,10 +202,15 @@ def _kind(name: str) -> Kind:
     return next(fault.kind for fault in FAULTS if fault.name == name)
 
 
+def fault_alone(fault: Fault, folder: Path, *, deadline_s: float = _REPEATED_S) -> None:
+    """Collect one tree whose every reply has the fault."""
+    _collected(replace(_alone(fault, 0), deadline_s=deadline_s), folder)
+
+
 def _tries(fault: Fault, folder: Path) -> int:
     """Most tries that one request made, of a tree whose every reply has the fault."""
     place = folder / fault.name
-    _collected(_alone(fault, 0), place)
+    fault_alone(fault, place)
     names = [
         line["rid"].partition("~")[0].rpartition("/")[0] for line in _jsonl(place / "server.jsonl")
     ]
