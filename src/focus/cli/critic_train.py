@@ -76,7 +76,9 @@ def train_critic(
     state: Annotated[
         Path | None, typer.Option(help="Ledger and checkpoints; STORE/training if left out.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu; what there is if left out.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda:1; what there is if left out.")
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Figures of each session.")
     ] = None,
@@ -94,6 +96,7 @@ def train_critic(
       focus critic train records --outcomes outcomes --out critics --follow
       accelerate launch -m focus critic train records --out critics --model models/qwen-0.5b
     """
+    device = _chosen_device(device)
     from focus.critic.store import SnapshotStore
     from focus.integrations.critic.material import Folders
     from focus.integrations.critic.trainer import SessionTrainer
@@ -112,6 +115,22 @@ def train_critic(
         device=device,
     )
     _run(trainer, follow=follow, sessions=sessions, least_new=min_new, json_file=json_file)
+
+
+def _chosen_device(device: str | None) -> str | None:
+    """Hide other GPUs from this process, before anything looks for them."""
+    if device is None or device == "cpu":
+        return device
+    name, _, number = device.partition(":")
+    if name != "cuda" or not (number or "0").isdigit():
+        raise typer.BadParameter(f"{device!r} is not cpu, cuda or cuda:NUMBER")
+    if number:
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        known = [part.strip() for part in seen.split(",")] if seen else []
+        if known and int(number) >= len(known):
+            raise typer.BadParameter(f"{device}: this process sees {len(known)} GPUs ({seen})")
+        os.environ["CUDA_VISIBLE_DEVICES"] = known[int(number)] if known else number
+    return None
 
 
 def _settings(named: dict[str, Any], changes: list[str]) -> CriticTraining:

@@ -86,7 +86,7 @@ def _figures(critics: Sequence[Shown], shown: Shown) -> list[str]:
             _figure(
                 lambda axes: _reliability(axes, judgement),
                 "Reliability: what came true where the critic said so. On the diagonal it is "
-                "calibrated; flatter than it is over-confident. Bars: 95 %, problems resampled.",
+                "calibrated; flatter than it is over-confident. Bars: 95 %, problems resampled.",
             )
         )
         figures.append(
