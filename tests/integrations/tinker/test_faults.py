@@ -106,7 +106,7 @@ async def test_what_is_lost_is_collected_again(fault: Fault, tmp_path: Path) -> 
 async def test_a_service_that_stays_broken_ends_the_run_and_a_later_call_goes_on(
     tmp_path: Path,
 ) -> None:
-    broken = [Fault("optim_step", FaultKind.FAILED, skip=PER_ROUND)] * 16
+    broken = [Fault("optim_step", FaultKind.FAILED, skip=PER_ROUND)] * (4 * CRITIC_STEPS)
     with TinkerService(faults=broken) as service:
         with pytest.raises(TrainerError, match="the round does not count"):
             await run(service, tmp_path, settings=TWO)

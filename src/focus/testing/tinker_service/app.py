@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
@@ -49,6 +50,7 @@ def tinker_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with anyio.create_task_group() as group:
             desk.group = group
+            desk.loop = asyncio.get_running_loop()
             try:
                 yield
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -102,8 +103,10 @@ class Desk:
         self.torch = threading.Lock()
         self.loading = threading.Lock()
         self.group: TaskGroup | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._samplers: dict[str, Sampler] = {}
         self._opening = anyio.Lock()
+        self.results: dict[str, Result] = {}
         self.forget()
 
     def forget(self) -> None:
@@ -112,8 +115,15 @@ class Desk:
         self.sessions: set[str] = set()
         self.models: dict[str, Model] = {}
         self.sampling: dict[str, Snapshot] = {}
-        self.results: dict[str, Result] = {}
+        self.stop()
+        self.results = {}
         self.close_samplers()
+
+    def stop(self) -> None:
+        """Nobody waits any longer for what will not come."""
+        for result in self.results.values():
+            if not result.ready.is_set():
+                result.set({"error": "the service stopped", "category": "server"})
 
     def close_samplers(self) -> None:
         samplers, self._samplers = self._samplers, {}

@@ -81,6 +81,8 @@ class TinkerService:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._desk.loop is not None:
+            self._desk.loop.call_soon_threadsafe(self._desk.stop)
         self._server.should_exit = True
         self._thread.join()
         self._listener.close()
