@@ -38,8 +38,8 @@ class Plan:
     heldout: int
 
 
-QUICK = Plan(rounds=3, seeds=3, prompts=16, outcomes=60, heldout=80)
-FULL = Plan(rounds=10, seeds=5, prompts=16, outcomes=60, heldout=100)
+QUICK = Plan(rounds=3, seeds=3, prompts=16, outcomes=120, heldout=120)
+FULL = Plan(rounds=10, seeds=5, prompts=16, outcomes=120, heldout=100)
 
 
 def config(folder: Path, plan: Plan, seed: int) -> Path:
