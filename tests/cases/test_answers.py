@@ -171,6 +171,18 @@ def test_b61_no_right_answer_among_64_looks_like_a_broken_format(
     assert GraderCounts(graded=graded, right=right).looks_broken is warns
 
 
+@pytest.mark.parametrize("right_at", [None, 0, 40, 63, 64])
+async def test_b61_such_a_batch_is_warned_of_once(
+    right_at: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Grader() as grader:
+        for number in range(200):
+            text = r"\boxed{42}" if number == right_at else "42"
+            await grader.grade(text, "42", kind="exact")
+    warned = [entry.message for entry in caplog.records if entry.levelname == "WARNING"]
+    assert len(warned) == (right_at in (None, 64))
+
+
 async def test_b62_a_framed_fraction_is_unwrapped(grader: Grader) -> None:
     assert await grader.grade(r"\fbox{\frac{1}{2}}", "1/2") == 1.0
     assert await grader.grade(r"\boxed{4", "4") == 0.0

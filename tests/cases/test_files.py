@@ -118,6 +118,7 @@ def test_b67_data_never_chooses_a_path(tmp_path: Path) -> None:
     assert sorted(map(repr, found)) == sorted(map(repr, HOSTILE))
 
 
+@settings(max_examples=40)
 @given(ids=st.lists(st.text(max_size=8) | st.integers(-9, 99), unique_by=repr, max_size=8))
 def test_b67_names_are_plain_and_never_meet(ids: list[int | str]) -> None:
     names = set()

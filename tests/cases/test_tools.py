@@ -205,6 +205,7 @@ async def test_b83_calls_that_cannot_be_read_are_answered_and_the_path_goes_on(
     exact(engine, found)
     assert shell.ran == []
     assert found.root_outcomes == [1.0]
+    assert [node.payload.state.unreadable for node in found.tree] == [0, 1, 2, 2]
     observed = [
         bytes(t for t in span.ids if t < 256).decode()
         for node in found.tree.edges()

@@ -42,10 +42,12 @@ class ToolState:
     Attributes:
         calls_left: calls that will still be run; None is no limit.
         turns: messages answered so far.
+        unreadable: calls that could not be read so far.
     """
 
     calls_left: int | None = None
     turns: int = 0
+    unreadable: int = 0
 
 
 class ToolEnv:
@@ -105,7 +107,8 @@ class ToolEnv:
     async def step(
         self, state: ToolState, action: TurnAction, workspace: Workspace | None
     ) -> StepResult:
-        state = replace(state, turns=state.turns + 1)
+        unreadable = state.unreadable + sum(1 for call in action.calls if call.fault)
+        state = replace(state, turns=state.turns + 1, unreadable=unreadable)
         answer = self._answer(action)
         if answer is not None:
             return StepResult(state, reward=await self._outcome(answer), done=True)

@@ -14,6 +14,7 @@ Source: docs/concepts/grading.md.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -34,6 +35,7 @@ from focus.tasks.scoring import KINDS, ExactScorer
 
 __all__ = ("Grader", "GraderCounts", "check_reference", "shared_grader")
 
+_LOG = logging.getLogger("focus.tasks")
 _ENOUGH = 64
 _REMEMBERED = 65_536
 
@@ -57,6 +59,8 @@ class GraderCounts:
     @property
     def looks_broken(self) -> bool:
         """At least 64 answers and not one right: more often a format fault than a policy.
+
+        A grader that comes to look so logs a warning, once.
 
         >>> GraderCounts(graded=64).looks_broken, GraderCounts(graded=64, right=1).looks_broken
         (True, False)
@@ -200,10 +204,16 @@ class Grader:
     def _counted(self, verdict: Verdict) -> Verdict:
         with self._lock:
             done = self._counts
-            self._counts = GraderCounts(
+            now = self._counts = GraderCounts(
                 done.graded + 1,
                 done.right + (verdict.score > 0),
                 done.unverifiable + verdict.unverifiable,
+            )
+        if now.looks_broken and now.graded == _ENOUGH:
+            _LOG.warning(
+                "not one of the first %d answers is right; if the policy is better than that, "
+                "its answers have another form than the prompt asks for",
+                now.graded,
             )
         return verdict
 
