@@ -4,10 +4,10 @@
     python bench/mutation/run.py --only M08 M29 --json /tmp/two.json
 
 Each fault of mutants.toml is planted in a copy of this checkout, never in the checkout
-itself, and its part of the suite is run there until the first failure. The same tests must
-pass before anything is planted. A run that is stopped goes on where it was: results are in
-the file as soon as they are known, and one is believed again while source, tests and mutant
-are the same.
+itself, and its part of the suite is run there until the first failure. In the end the tests
+that failed are run once more without any fault: one that fails there too has found nothing.
+A run that is stopped goes on where it was: results are in the file as soon as they are known,
+and one is believed again while source, tests and mutant are the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,12 @@ def main() -> int:
     todo = [mutant for mutant in wanted if mutant.id not in results]
     with tempfile.TemporaryDirectory(prefix="focus-mutation-") as folder:
         copy = _copied(Path(folder))
-        if todo and not options.no_baseline and not _baseline_passes(copy, todo):
-            return 2
         for number, mutant in enumerate(todo, start=1):
             print(f"[{number}/{len(todo)}] {mutant.id} {mutant.file}: {mutant.fault}", flush=True)
             results[mutant.id] = _judge(copy, mutant)
             print(f"    {_line(results[mutant.id])}", flush=True)
             _store(options.json, stamp, mutants, results)
+        results |= _confirmed(copy, [results[mutant.id] for mutant in todo])
     _store(options.json, stamp, mutants, results)
     _print_table(wanted, results)
     return 0 if all(results[m.id].verdict == "caught" for m in wanted) else 1
@@ -85,9 +84,6 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, required=True, help="where results are kept")
     parser.add_argument("--only", nargs="+", metavar="ID", help="these mutants, e.g. M08 M29")
-    parser.add_argument(
-        "--no-baseline", action="store_true", help="trust that the tests pass without a fault"
-    )
     return parser.parse_args()
 
 
@@ -102,17 +98,6 @@ def _copied(folder: Path) -> Path:
     return folder
 
 
-def _baseline_passes(copy: Path, mutants: Sequence[Mutant]) -> bool:
-    tests = sorted({test for mutant in mutants for test in mutant.tests})
-    print(f"the tests without a fault: {' '.join(tests)}", flush=True)
-    code, said, seconds = _pytest(copy, tests)
-    print(f"    {'pass' if code == 0 else 'FAIL'} in {seconds:.0f} s", flush=True)
-    if code != 0:
-        print(said[-3000:])
-        print("nothing was planted: tests that fail without a fault find none")
-    return code == 0
-
-
 def _judge(copy: Path, mutant: Mutant) -> Result:
     path = copy / mutant.file
     sound = path.read_text("utf-8")
@@ -122,14 +107,42 @@ def _judge(copy: Path, mutant: Mutant) -> Result:
     finally:
         path.write_text(sound, "utf-8")
     verdict = {0: "survived", 1: "caught"}.get(code, "broken")
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-    by = failed[1] if failed else "" if code == 0 else said.strip()[-300:]
+    failed = _failed(said)
+    by = failed[0] if failed else "" if code == 0 else said.strip()[-300:]
     return Result(mutant.id, mutant.digest, verdict, by, round(seconds, 1))
 
 
-def _pytest(copy: Path, tests: Sequence[str]) -> tuple[int, str, float]:
+def _failed(said: str) -> list[str]:
+    """Test functions that pytest lists as failed, without their parameters."""
+    return re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+)", said, re.MULTILINE)
+
+
+def _confirmed(copy: Path, judged: Sequence[Result]) -> dict[str, Result]:
+    """The results, with those called broken whose test fails without their fault as well."""
+    caught = [result for result in judged if result.verdict == "caught" and "::" in result.by]
+    if not caught:
+        return {}
+    print(f"the {len(caught)} tests that failed, without a fault", flush=True)
+    _, said, seconds = _pytest(copy, sorted({result.by for result in caught}), stop=False)
+    wrong = set(_failed(said))
+    print(f"    {len(wrong)} fail all the same, in {seconds:.0f} s", flush=True)
+    return {
+        result.id: replace(result, verdict="broken", by=f"{result.by} fails without it too")
+        for result in caught
+        if result.by in wrong
+    }
+
+
+def _pytest(copy: Path, tests: Sequence[str], *, stop: bool = True) -> tuple[int, str, float]:
     """Exit code, output and seconds; what never ends is cut off and counts as a failure."""
-    options = ["-x", "-q", "--tb=no", "--timeout=120", "-p", "no:cacheprovider"]
+    options = [
+        "-q",
+        "--tb=no",
+        "--timeout=120",
+        "-p",
+        "no:cacheprovider",
+        *(["-x"] if stop else []),
+    ]
     command = [sys.executable, "-B", "-m", "pytest", *options]
     environment = {
         **os.environ,

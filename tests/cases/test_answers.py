@@ -29,6 +29,37 @@ TOWERS = (
 )
 
 
+LAZY = """
+import importlib.machinery, importlib.util, os, sys
+path = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
+spec = importlib.machinery.PathFinder.find_spec("math_verify", path)
+real = sys.modules["math_verify"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(real)
+sound = real.parse
+
+def parse(text, *args, **options):
+    if "777" in text:
+        import a_part_that_was_not_installed
+    return sound(text, *args, **options)
+
+real.parse = parse
+"""
+
+
+async def test_b44_a_verifier_that_breaks_on_one_answer_gives_no_zero_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It passes its self-check and lacks a part that one answer needs: unknown, never 0.0."""
+    (tmp_path / "math_verify.py").write_text(LAZY)
+    monkeypatch.syspath_prepend(tmp_path)
+    async with Grader() as grader:
+        assert await grader.grade(r"\boxed{2}", "2") == 1.0
+        with pytest.raises(GraderError, match="while grading"):
+            await grader.grade(r"\boxed{777}", "2")
+        assert await grader.grade(r"\boxed{3}", "2") == 0.0
+        assert grader.counts.graded == 2
+
+
 async def test_b55_answers_without_end_take_no_worker_away(grader: Grader) -> None:
     """Twenty of them, two processes: each is 0 within the limit, and grading goes on."""
     before = await _started(grader)
@@ -206,34 +237,3 @@ def test_b62_a_reference_that_nothing_can_equal_is_refused(reference: Any) -> No
         single_reference(reference)
     with pytest.raises(ProblemError):
         ExactScorer().check(reference)
-
-
-LAZY = """
-import importlib.machinery, importlib.util, os, sys
-path = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
-spec = importlib.machinery.PathFinder.find_spec("math_verify", path)
-real = sys.modules["math_verify"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(real)
-sound = real.parse
-
-def parse(text, *args, **options):
-    if "777" in text:
-        import a_part_that_was_not_installed
-    return sound(text, *args, **options)
-
-real.parse = parse
-"""
-
-
-async def test_b44_a_verifier_that_breaks_on_one_answer_gives_no_zero_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It passes its self-check and lacks a part that one answer needs: unknown, never 0.0."""
-    (tmp_path / "math_verify.py").write_text(LAZY)
-    monkeypatch.syspath_prepend(tmp_path)
-    async with Grader() as grader:
-        assert await grader.grade(r"\boxed{2}", "2") == 1.0
-        with pytest.raises(GraderError, match="while grading"):
-            await grader.grade(r"\boxed{777}", "2")
-        assert await grader.grade(r"\boxed{3}", "2") == 0.0
-        assert grader.counts.graded == 2
