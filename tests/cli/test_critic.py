@@ -160,8 +160,8 @@ def test_a_bare_head_is_kept_in_the_range(root: Path, invoke: Invoke, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train", "nowhere", "--out", "s", "--set", "colour=1"], "unknown setting"),
-        (["train", "nowhere", "--out", "s", "--model", "missing"], "no config.json"),
+        (["train", ".", "--out", "s", "--set", "colour=1"], "unknown setting"),
+        (["train", ".", "--out", "s", "--model", "missing"], "no config.json"),
         (["report", "nowhere"], "nothing is published here yet"),
         (["publish", "m", "--store", "s", "--records", "nowhere"], "no critic records"),
     ],
@@ -171,6 +171,17 @@ def test_a_mistake_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert message in invoke("critic", *words, code=1).stderr
+
+
+def test_a_folder_or_device_that_is_not_there_is_misuse(
+    invoke: Invoke, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train = ("critic", "train", "--out", "s")
+    assert "no such folder" in invoke(*train, "nowhere", code=2).stderr
+    assert "not cpu, cuda" in invoke(*train, ".", "--device", "tpu", code=2).stderr
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    assert "sees 2 GPUs" in invoke(*train, ".", "--device", "cuda:2", code=2).stderr
 
 
 @pytest.mark.parametrize("command", ["train", "report", "publish", "serve"])

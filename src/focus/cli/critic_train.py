@@ -103,6 +103,9 @@ def train_critic(
     from focus.models import resolve
     from focus.training.rundir import RunDirectory
 
+    missing = [path for path in records if not path.is_dir()]
+    if missing and not follow:
+        raise typer.BadParameter(f"{missing[0]}: no such folder (--follow waits for one)")
     named = {"targets": targets.value, "loss": loss.value, "value_clip": value_clip}
     trainer = SessionTrainer(
         folders=Folders(records),
@@ -151,6 +154,7 @@ def _run(
 ) -> None:
     """One process of several tells what happens: the one that writes."""
     import io
+    import threading
 
     import anyio.to_thread
     from rich.console import Console
@@ -161,10 +165,13 @@ def _run(
     is_main = os.environ.get("RANK", "0") == "0"
     console = result_console() if is_main else Console(file=io.StringIO())
     done: list[Snapshot] = []
+    stop = threading.Event()
 
     def work(progress: WorkProgress) -> None:
         trainer.report = progress
-        for snapshot in trainer.run(follow=follow, sessions=sessions, least_new=least_new):
+        for snapshot in trainer.run(
+            follow=follow, sessions=sessions, least_new=least_new, stop=stop
+        ):
             done.append(snapshot)
             progress.say(session_line(snapshot))
             if json_file is not None and is_main:
@@ -172,7 +179,10 @@ def _run(
 
     async def cancellable(progress: WorkProgress) -> None:
         # Whatever the thread is doing, ledger and store hold whole states only.
-        await anyio.to_thread.run_sync(work, progress, abandon_on_cancel=True)
+        try:
+            await anyio.to_thread.run_sync(work, progress, abandon_on_cancel=True)
+        finally:
+            stop.set()
 
     again = "start the same command again, and it goes on"
     run_until_interrupted(cancellable, console=console, last_words=again)

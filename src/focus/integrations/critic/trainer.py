@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +62,7 @@ class SessionTrainer:
         sessions: int | None = None,
         least_new: int = 1,
         poll_s: float = 2.0,
+        stop: threading.Event | None = None,
     ) -> Iterator[Snapshot]:
         """Train and publish; each snapshot is given out once it is in the store.
 
@@ -70,6 +71,7 @@ class SessionTrainer:
             sessions: end after this many snapshots.
             least_new: new prompts that a session waits for.
             poll_s: seconds between looks at the folders.
+            stop: ends the waiting once it is set.
 
         Raises:
             StoreError: folders, store or state are damaged, or another process trains here.
@@ -77,6 +79,7 @@ class SessionTrainer:
                 with other settings.
         """
         self._engine = Engine(self.settings, device=self.device)
+        stop = stop or threading.Event()
         with contextlib.ExitStack() as stack:
             if self._engine.is_main:
                 self._open(stack)
@@ -86,9 +89,8 @@ class SessionTrainer:
                 if session is not None:
                     done += 1
                     yield self._session(session)
-                elif follow:
+                elif follow and not stop.wait(poll_s):
                     self.report.stage("waiting for records", done, done + 1)
-                    time.sleep(poll_s)
                 else:
                     return
 
