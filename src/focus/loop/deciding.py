@@ -130,7 +130,13 @@ class Decider:
     async def _compared(self, snapshot: Snapshot, url: str) -> Consistency | None:
         """Served against trained values, noted in the store; None while nobody serves it."""
         probes = await anyio.to_thread.run_sync(snapshot.probes)
-        critic = Critic.served(url, version=snapshot.version, retry=_ONCE)
+        critic = Critic.served(
+            url,
+            version=snapshot.version,
+            value_range=snapshot.facts.value_range,
+            renderer=snapshot.facts.renderer,
+            retry=_ONCE,
+        )
         try:
             await critic.ready()
             found = await compare(critic, probes)
