@@ -19,13 +19,14 @@ from focus.promises.base import Row
 from focus.promises.canaries import CANARIES, Output, canaries_in
 from focus.promises.forged_turns import FAMILIES, tokenizer_of
 from focus.promises.hostile_replies import fuzzed, honest
-from focus.promises.hostile_server import Findings, fuzz_client
+from focus.promises.hostile_server import Findings, ask
 from focus.promises.names import hostile_ids, stored_ids
 from focus.promises.sources import code_from_data
 from focus.promises.supply import import_events, pins
-from focus.records import jsonl
 from focus.records.strict_json import dumps
 from focus.rendering import encode, render_chat
+from focus.testing.envs import walk_script
+from focus.testing.policies import ScriptedPolicy
 
 
 @pytest.mark.timeout(1200)
@@ -43,11 +44,10 @@ def test_ids_are_different_and_hostile() -> None:
     assert max(map(len, texts)) >= 4_096
 
 
-def test_a_store_that_takes_ids_for_paths_is_found_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jsonl.PromptFile, "name", property(lambda file: f"round-{file.round}"))
-    assert stored_ids(["a", "b", "c"], tmp_path)["collisions"] == 2
+def test_two_records_under_one_name_are_found_out(tmp_path: Path) -> None:
+    counts = stored_ids(["a", "b", "a"], tmp_path)
+    assert counts["collisions"] == 2, "the file of records and the row of a collection"
+    assert (counts["refused"], counts["stored"]) == (1, 2), "a link stood in the first one's way"
 
 
 def test_the_scan_of_sources_sees_every_way() -> None:
@@ -76,16 +76,20 @@ def test_fuzzed_replies_are_seldom_honest_and_often_new() -> None:
     assert dumps(honest("rid"), what="reply") not in bodies
 
 
-@pytest.mark.anyio
-async def test_a_client_that_crashes_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(*_: Any) -> None:
+class Crashing(ScriptedPolicy):
+    """Stumbles over a reply with an error of Python's own."""
+
+    async def generate(self, *args: Any, **named: Any) -> Any:
         raise KeyError("meta_info")
 
-    monkeypatch.setattr("focus.policies.sglang.read_reply", crash)
+
+@pytest.mark.anyio
+async def test_a_client_that_crashes_or_takes_anything_is_found_out() -> None:
     findings = Findings()
-    await fuzz_client(20, random.Random(0), findings)
-    assert findings.crashes
-    assert "KeyError" in findings.crashes[0]
+    await ask(Crashing(walk_script()), "a reply", findings)
+    assert findings.crashes == ["a reply: KeyError: 'meta_info'"]
+    await ask(ScriptedPolicy(walk_script(), version="another"), "a reply", findings)
+    assert findings.outcomes["FatalError"] == 1
 
 
 def test_a_leak_is_found_wherever_it_is() -> None:

@@ -12,6 +12,7 @@ import httpx
 
 from focus.errors import RequestError, SchemaError
 from focus.execution.checks import check_generation, check_shape
+from focus.policies.base import Policy
 from focus.policies.sglang import SGLangPolicy
 from focus.policies.sglang_wire import Asked, read_reply
 from focus.promises.base import Measured, Stand
@@ -21,7 +22,7 @@ from focus.records.strict_json import loads
 from focus.sampling import Sampling
 from focus.testing.loopback import Answer, Ask, ByteTokenizer, Loopback
 
-__all__ = ("Findings", "flood", "fuzz_bodies", "fuzz_client", "hostile_server")
+__all__ = ("Findings", "ask", "flood", "fuzz_bodies", "fuzz_client", "hostile_server")
 
 _SAMPLING = Sampling(temperature=1.0, max_tokens=MAX_TOKENS)
 _VOCABULARY = 257
@@ -108,7 +109,7 @@ async def fuzz_client(inputs: int, rng: random.Random, findings: Findings) -> No
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
         policy = _policy("http://127.0.0.1:9", client=client)
         for number in range(inputs):
-            await _ask(policy, f"fuzzed {number}", findings)
+            await ask(policy, f"fuzzed {number}", findings)
 
 
 async def flood(rounds: int, findings: Findings) -> tuple[int, int]:
@@ -127,12 +128,13 @@ async def flood(rounds: int, findings: Findings) -> tuple[int, int]:
             for name, said in floods(stranger.url).items():
                 current[0] = said
                 async with _policy(server.url) as policy:
-                    await _ask(policy, name, findings)
+                    await ask(policy, name, findings)
                 tried += 1
         return stranger.connections, tried
 
 
-async def _ask(policy: SGLangPolicy, where: str, findings: Findings) -> None:
+async def ask(policy: Policy, where: str, findings: Findings) -> None:
+    """One request with every check of its reply; notes how it ended."""
     with anyio.move_on_after(_DEADLINE_S) as scope:
         try:
             _accept(await policy.generate(PROMPT, _SAMPLING))
