@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
@@ -11,66 +10,18 @@ from functools import partial
 from typing import Any
 
 from focus._extras import require
-from focus.errors import (
-    Aborted,
-    ConfigError,
-    CorruptReply,
-    FatalError,
-    Refused,
-    RequestError,
-    TransientError,
-)
+from focus.errors import Aborted, CorruptReply, Refused, RequestError
 from focus.policies.base import RequestTag
 from focus.policies.codec import Codec
-from focus.policies.faults import classify_exception, classify_status
+from focus.policies.tinker_faults import classify_tinker
 from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation, TokenIds
 
-__all__ = ("ServedModel", "TinkerPolicy", "classify_tinker", "served_model")
+__all__ = ("TinkerPolicy",)
 
 _MOST_SAMPLES = 32
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
-
-
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """What the service says of one of its models.
-
-    Attributes:
-        name: as in ``create_lora_training_client``.
-        context_limit: most tokens of prompt plus reply; None when it does not say.
-        trainable, sampleable: whether it may be trained, and sampled from.
-    """
-
-    name: str
-    context_limit: int | None
-    trainable: bool
-    sampleable: bool
-
-
-async def served_model(name: str, *, rest_client: Any = None) -> ServedModel:
-    """Ask the service for one of its models; needs no session.
-
-    Args:
-        name: of the base model.
-        rest_client: a ``tinker.RestClient``; None makes one from the environment.
-
-    Raises:
-        ConfigError: the service has no such model; the text names those it has.
-    """
-    client = rest_client or require("tinker", extra="tinker").RestClient()
-    told = (await client.get_server_capabilities()).supported_models
-    for model in told:
-        if model.model_name == name:
-            return ServedModel(
-                name=name,
-                context_limit=model.max_context_length,
-                trainable=model.trainable is not False,
-                sampleable=model.sampleable is not False,
-            )
-    known = ", ".join(sorted(str(model.model_name) for model in told)) or "none"
-    raise ConfigError(f"this Tinker service has no model {name!r}; it has: {known}")
 
 
 class TinkerPolicy:
@@ -89,7 +40,8 @@ class TinkerPolicy:
         sampling_client: a ``tinker.SamplingClient``; borrowed.
         version: name of its weights.
         tokenizer: the model's own; None asks the client, which may download it.
-        context_limit: most tokens of prompt plus reply (see `served_model`).
+        context_limit: most tokens of prompt plus reply, as `served_model` of
+            focus.policies.tinker_models tells.
         profile: how messages become prompt ids.
 
     Raises:
@@ -317,38 +269,3 @@ def _generation(sequence: Any, cached_tokens: int, *, version: str) -> Generatio
         request_id=sequence.sequence_id,
         cached_tokens=cached_tokens,
     )
-
-
-def classify_tinker(error: Exception) -> RequestError:
-    """The request error that the SDK's exception stands for, by type and status.
-
-    The SDK has been patient already: who is out of reach for it is out of reach. A request
-    that the service failed at may be sent again, one that the user got wrong may not.
-
-    >>> classify_tinker(ValueError("no such loss")).__class__.__name__
-    'Refused'
-    """
-    tinker = sys.modules.get("tinker")
-    if isinstance(error, RequestError) or tinker is None:
-        return classify_exception(error)
-    cause = error.__cause__
-    if isinstance(error, ValueError) and isinstance(cause, tinker.APIStatusError):
-        error = cause  # the SDK wraps the status that a result was refused with
-    fault = _sdk_fault(tinker, error)
-    if fault is None:
-        return classify_exception(error)
-    fault.__cause__ = error
-    return fault
-
-
-def _sdk_fault(tinker: Any, error: Exception) -> RequestError | None:
-    text = f"{type(error).__name__}: {error}"[:500]
-    if isinstance(error, tinker.RequestFailedError):
-        is_ours = error.category is tinker.types.RequestErrorCategory.User
-        return Refused(text) if is_ours else TransientError(text)
-    if isinstance(error, tinker.APIStatusError):
-        found = classify_status(error.status_code)
-        fault = TransientError(text) if found is None else found
-        fault.message = text
-        return fault
-    return FatalError(text) if isinstance(error, tinker.TinkerError) else None

@@ -15,7 +15,7 @@ from focus.execution.checks import check_generation, check_shape
 from focus.integrations.tinker import audit_log_probs, require_training_law
 from focus.policies.base import Conversing
 from focus.policies.convention import LogProbConvention, probe_convention
-from focus.policies.tinker import served_model
+from focus.policies.tinker_models import served_model
 from focus.tasks.arithmetic import prompt_messages
 from focus.testing.tinker_service import Fault, FaultKind, TinkerService
 from focus.tokens import FinishReason, TokenIds

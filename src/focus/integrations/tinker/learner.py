@@ -9,7 +9,6 @@ from the last saved state.
 from __future__ import annotations
 
 import json
-import random
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,8 @@ from focus._extras import require
 from focus.critic import Critic
 from focus.errors import FocusError, StoreError, TrainerError
 from focus.integrations.local.grouping import by_prompt
-from focus.integrations.tinker.datums import actor_datum, loss_config, verdict_datum
+from focus.integrations.tinker.critic_data import critic_batches, verdict_data
+from focus.integrations.tinker.datums import actor_datum, loss_config
 from focus.integrations.tinker.metrics import actor_metrics, critic_metrics
 from focus.integrations.tinker.packing import pack_paths
 from focus.integrations.tinker.settings import TinkerSettings, check_settings
@@ -30,7 +30,7 @@ from focus.records.files import read_whole
 from focus.records.records import ActorRecord, CriticRecord
 from focus.records.strict_json import loads
 from focus.sampling import derive_seed
-from focus.training.settings import CriticSettings, TrainSettings
+from focus.training.settings import TrainSettings
 
 __all__ = ("TinkerLearner",)
 
@@ -161,8 +161,11 @@ class TinkerLearner:
         if not records:
             return critic_metrics((), ())
         critic = self._settings.critic
-        batches = list(_batches(records, critic, seed=seed))
-        data = [self._verdict_data(batch) for batch in batches]
+        batches = list(critic_batches(records, critic, seed=seed))
+        data = [
+            verdict_data(batch, self._verdict, count_weight=critic.count_weight)
+            for batch in batches
+        ]
         adam = self._sdk.AdamParams(
             learning_rate=critic.learning_rate,
             eps=self._tinker.adam_eps,
@@ -177,21 +180,6 @@ class TinkerLearner:
                 submitted.append(client.optim_step(adam))
             outputs = [future.result() for future in submitted]
         return critic_metrics(batches, outputs[::2])
-
-    def _verdict_data(self, records: Sequence[CriticRecord]) -> list[Any]:
-        """Σ w · cross entropy / Σ w over a step's contexts, w = n / (n + count_weight)."""
-        extra = self._settings.critic.count_weight
-        weights = [record.count / (record.count + extra) for record in records]
-        total = sum(weights)
-        return [
-            verdict_datum(
-                self._verdict.prompt(record.context),
-                self._verdict.answers,
-                target=record.target,
-                weight=weight / total,
-            )
-            for record, weight in zip(records, weights, strict=True)
-        ]
 
     def publish(self, round_index: int) -> None:
         """Save both models, resumable and for sampling, and sample from those from now on.
@@ -309,18 +297,3 @@ class TinkerLearner:
                 "unknown now; the round does not count. Resume: it goes on from the last round "
                 "that does"
             ) from error
-
-
-def _batches(
-    records: Sequence[CriticRecord], settings: CriticSettings, *, seed: int
-) -> Iterator[list[CriticRecord]]:
-    """Whole trees per step, each tree once before any comes again."""
-    trees = by_prompt(records)
-    rng = random.Random(seed)
-    waiting: list[list[CriticRecord]] = []
-    for _ in range(settings.steps):
-        chosen: list[CriticRecord] = []
-        while len(chosen) < min(settings.batch_contexts, len(records)):
-            waiting = waiting or rng.sample(trees, len(trees))
-            chosen += waiting.pop()
-        yield chosen

@@ -25,7 +25,8 @@ from focus.integrations.tinker.learner import TinkerLearner
 from focus.integrations.tinker.metrics import cookbook_metrics, write_checkpoints
 from focus.integrations.tinker.settings import TinkerHost, TinkerSettings, check_settings
 from focus.policies.base import Policy
-from focus.policies.tinker import ServedModel, classify_tinker, served_model
+from focus.policies.tinker_faults import classify_tinker
+from focus.policies.tinker_models import ServedModel, served_model
 from focus.problem import Message, Problem
 from focus.tasks.registry import Task
 from focus.training.ledger import RunLedger

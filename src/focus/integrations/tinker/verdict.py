@@ -24,7 +24,7 @@ from focus.critic import Critic
 from focus.errors import ConfigError, CriticError
 from focus.integrations.tinker.datums import verdict_targets
 from focus.integrations.tinker.settings import VerdictText
-from focus.policies.tinker import classify_tinker
+from focus.policies.tinker_faults import classify_tinker
 from focus.records.records import CriticContext
 from focus.rendering.tokenizers import encode, lock_of, tokenizer_hash
 from focus.tokens import TokenIds
