@@ -17,7 +17,10 @@ from focus.training.gate import BaseRates
 from focus.training.judgement import Judgement, Previous, examine, unjudged
 from focus.training.outcomes import FreshSet
 
-__all__ = ("Candidate", "judged", "promote")
+__all__ = ("PRECISION", "Candidate", "judged", "promote")
+
+PRECISION = Tolerance(most=0.03, mean=0.01)
+"""How far bfloat16 forward passes of training may lie from the published float32 ones."""
 
 Score = Callable[[Sequence[CriticContext]], Sequence[float]]
 
@@ -30,7 +33,9 @@ class Candidate:
         origin: names the work behind it; published once.
         parent: version it was trained from.
         model: what is saved.
-        probes: held contexts with the values that its trainer gave them.
+        probes: held contexts with the values that it is published for.
+        trained: those against the values of the trainer's own forward passes, which may be
+            in another precision; None where there is nothing to compare.
         records, held_out: what it was trained on, and what it was checked on meanwhile.
         rates: constants fitted on them; None where there are no records.
         judgement: of fresh outcomes; None if there were none.
@@ -41,6 +46,7 @@ class Candidate:
     parent: str | None
     model: AnyValueModel
     probes: tuple[Probe, ...]
+    trained: Consistency | None = None
     records: tuple[CriticRecord, ...]
     held_out: tuple[CriticRecord, ...]
     rates: BaseRates | None
@@ -51,6 +57,13 @@ class Candidate:
     def verdict(self) -> Verdict:
         if self.judgement is None:
             return unjudged("no fresh outcomes of problems that were not trained on")
+        found = self.trained
+        if found is not None and not found.within(PRECISION):
+            return Verdict(
+                False,
+                f"its values differ from those in training by up to {found.max_difference:.4f} "
+                f"(mean {found.mean_difference:.4f}) on {found.contexts} contexts",
+            )
         return self.judgement.verdict
 
     def facts(self) -> SnapshotFacts:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from focus.critic.loading import load_value_model, starting_value_model
+from focus.critic.consistency import Consistency
+from focus.critic.loading import AnyValueModel, load_value_model, starting_value_model
 from focus.critic.snapshot import Probe, Snapshot
 from focus.critic.store import SnapshotStore
 from focus.errors import ConfigError
@@ -184,33 +185,16 @@ class SessionTrainer:
             self._engine.load(self.directory.checkpoints / state.checkpoint)
 
     def _publish(self, session: Session, material: Material, commits: Sequence[Commit]) -> Snapshot:
-        """Judge what the engine holds, and put it into the store."""
+        """Judge the weights that the engine holds, and put them into the store."""
         self.report.stage(f"session {session.number}, judge", 0, 1)
-        fresh = self._engine.shared(self._fresh())
         held = [example.context for example in material.held_out]
         seen = held or [example.context for prompt in material.train for example in prompt]
         contexts = seen[:: max(1, len(seen) // self.settings.probes)][: self.settings.probes]
-        values = self._engine.values([*contexts, *(r.context for r in fresh.records)])
+        live = self._engine.values(contexts)
         snapshot: Snapshot | None = None
         if self._ledger is not None:
-            rates = base_rates(material.records)
-            candidate = Candidate(
-                origin=f"train/{self._ledger.trainer}/session-{session.number}",
-                parent=session.parent,
-                model=self._model_of(best_commit(commits)),
-                probes=tuple(map(Probe, contexts, values)),
-                records=material.records,
-                held_out=material.held_records,
-                rates=rates,
-                judgement=judged(
-                    lambda _: values[len(contexts) :],
-                    fresh,
-                    rates,
-                    store=self.store,
-                    value_range=self.settings.value_range,
-                    device=self._engine.device,
-                ),
-                metrics=self._metrics(session, material, commits),
+            candidate = self._candidate(
+                session, material, commits, list(map(Probe, contexts, live))
             )
             snapshot = promote(candidate, self.store)
             self._ledger.published(session.number, snapshot.version)
@@ -218,12 +202,50 @@ class SessionTrainer:
         assert published is not None
         return published
 
-    def _fresh(self) -> FreshSet:
-        if self._ledger is None or not self.fresh:
-            return FreshSet(records=(), left_out=0)
-        return read_fresh(self.fresh, trained=self._ledger.met(), rounds=self.fresh_rounds)
+    def _candidate(
+        self,
+        session: Session,
+        material: Material,
+        commits: Sequence[Commit],
+        live: Sequence[Probe],
+    ) -> Candidate:
+        """Judged as it will be served: a plain copy of the weights, in float32."""
+        assert self._ledger is not None
+        model = self._model_of(best_commit(commits))
+        model.to(self._engine.device)
 
-    def _model_of(self, commit: Commit) -> Any:
+        def score(contexts: Sequence[CriticContext]) -> list[float]:
+            return model.predict(contexts, batch_tokens=self.settings.batch_tokens)
+
+        contexts = [probe.context for probe in live]
+        values = score(contexts)
+        origin = f"train/{self._ledger.trainer}/session-{session.number}"
+        rates = base_rates(material.records)
+        return Candidate(
+            origin=origin,
+            parent=session.parent,
+            model=model,
+            probes=tuple(map(Probe, contexts, values)),
+            trained=Consistency.of(origin, [probe.value for probe in live], values),
+            records=material.records,
+            held_out=material.held_records,
+            rates=rates,
+            judgement=judged(
+                score,
+                self._fresh(),
+                rates,
+                store=self.store,
+                value_range=self.settings.value_range,
+                device=self._engine.device,
+            ),
+            metrics=self._metrics(session, material, commits),
+        )
+
+    def _fresh(self) -> FreshSet:
+        trained = set() if self._ledger is None else self._ledger.met()
+        return read_fresh(self.fresh, trained=trained, rounds=self.fresh_rounds)
+
+    def _model_of(self, commit: Commit) -> AnyValueModel:
         """A copy of the weights that no engine has wrapped."""
         model = load_value_model(self.directory.root / "base")
         load_module(model, self.directory.checkpoints / commit.checkpoint)
