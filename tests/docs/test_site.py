@@ -15,6 +15,8 @@ import pytest
 import focus
 
 ROOT = Path(__file__).parents[2]
+# One worker builds the site.
+pytestmark = pytest.mark.xdist_group("site")
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,9 @@ from focus.testing.trees import build_tree, random_sketch
 from .browser import Tab, chromium
 from .conftest import HOSTILE
 
+# One worker trains the runs and drives the browser.
+pytestmark = pytest.mark.xdist_group("browser")
+
 SETTINGS = (
     "prompts=2",
     "tokens_per_prompt=96",
