@@ -57,6 +57,7 @@ function calibrationChart(runs) {
   const drawn = svg("svg", { viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "img", "aria-label": label }, ...axes(x, y),
     svg("line", { class: "axis", x1: x.at(x.low), y1: y.at(x.low), x2: x.at(x.high), y2: y.at(x.high) }));
   for (const bin of bins) drawn.append(svg("circle", { class: `s${bin.mark}`, cx: x.at(bin.value), cy: y.at(bin.outcome), r: 2 + 6 * Math.sqrt(bin.rollouts / most) }));
-  return h("figure", {}, h("figcaption", {}, "Critic calibration in the stored trees"), drawn,
+  const key = runs.length > 1 ? h("ul", { class: "key" }, runs.map((run, index) => h("li", {}, h("span", { class: `k${index}`, "aria-hidden": "true" }, "● "), run.name))) : null;
+  return h("figure", {}, h("figcaption", {}, "Critic calibration in the stored trees"), drawn, key,
     h("p", { class: "soft" }, "Across: critic value V at a checkpoint. Up: mean return of the rollouts from there; area shows how many. Search chose where to roll out, so this picture leans towards what it chose; the Brier scores are measured without that choice."));
 }

@@ -5,7 +5,7 @@ function overviewView(data) {
   const page = h("div", { class: "page" });
   page.append(...(runs.length > 1 ? [comparisonTable(runs)] : [headline(runs[0])]));
   const charts = [...roundCharts(runs), calibrationChart(runs)].filter(Boolean);
-  if (charts.length) page.append(h("h2", {}, "By round"), h("div", { class: "charts" }, charts));
+  if (charts.length) page.append(h("h2", {}, runs.some((run) => run.rounds.length) ? "By round" : "Critic"), h("div", { class: "charts" }, charts));
   runs.forEach((run) => page.append(...details(run, runs.length > 1)));
   return { element: page, update() {} };
 }
