@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,3 +139,11 @@ def test_replies_carry_ids_that_occur_once() -> None:
     assert len(nonces) == len(set(nonces)) == 40
     values = [value for reply in replies for value in reply.log_probs]
     assert len(set(values)) == len(values)
+
+
+def test_the_page_counts_the_faults_as_they_are() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/promises.md").read_text()
+    count = Counter(f.kind.value if f.is_detectable else "undetectable" for f in FAULTS)
+    assert f"seeded plan of {len(FAULTS)} faults" in page
+    for kind, number in count.items():
+        assert f"\n| {kind} | {number} |" in page
