@@ -52,7 +52,7 @@ class Audit:
 
 def drill(folder: Path, *, kills: int, rounds: int, seed: int = 0) -> Counter[str]:
     """Run a loop to its end with `kills` deaths on the way; how often each was killed."""
-    plan = Plan(rounds=rounds, seeds=1, prompts=6, outcomes=60, heldout=1)
+    plan = Plan(rounds=rounds, seeds=1, prompts=6, outcomes=120, heldout=1)
     path = config(folder, plan, seed)
     path.write_text(
         path.read_text() + "[restart]\nmost = 1000\nfirst_pause_s = 0.1\nmost_pause_s = 0.5\n"
