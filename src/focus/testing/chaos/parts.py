@@ -10,7 +10,6 @@ import anyio
 
 from focus.agent import StepResult
 from focus.critic import Critic
-from focus.problem import Message, Problem
 from focus.records.records import CriticContext
 from focus.testing.envs import Handle, LiveEnv
 
@@ -117,9 +116,6 @@ class FaultyEnv(LiveEnv):
         self._name = name
         self._share = share
         self._rng = random.Random(f"{seed}/env")
-
-    async def reset(self, problem: Problem) -> tuple[Handle, tuple[Message, ...]]:
-        return await super().reset(problem)
 
     async def fork(self, state: Handle) -> Handle:
         await self._meet("fork", StepResult(state))
