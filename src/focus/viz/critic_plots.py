@@ -27,7 +27,9 @@ th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #e2e
 th:first-child, th:last-child, td:first-child, td:last-child { text-align: left; }
 td:first-child { white-space: nowrap; }
 tr.current { font-weight: 600; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1.5rem; }
+.plots { display: grid; gap: 1.5rem;
+         grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); }
+.wide { overflow-x: auto; }
 figure { margin: 0; } figcaption { color: #4a5560; font-size: .9rem; }
 svg { width: 100%; height: auto; }
 """
@@ -226,4 +228,8 @@ def _table(critics: Sequence[Shown], current: str | None) -> str:
         words = html.escape(str(shown.snapshot.verdict))
         kind = ' class="current"' * (version == current)
         rows.append(f"<tr{kind}>{line}<td>{words}</td></tr>")
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    body = "".join(rows)
+    return (
+        f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
