@@ -100,10 +100,11 @@ class RequestError(FocusError, RuntimeError):
         return self
 
     def __str__(self) -> str:
-        if not self.where:
-            return self.message
-        place = ", ".join(f"{name}={value}" for name, value in self.where.items())
-        return f"{self.message} [{place}]"
+        where = dict(self.where)
+        if where.get("request_id") == where.get("request"):
+            where.pop("request_id", None)
+        place = ", ".join(f"{name}={value}" for name, value in where.items())
+        return f"{self.message} [{place}]" if place else self.message
 
 
 def _rebuild_request_error(

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from focus import errors
-from focus.errors import CollectionFailed, Failure, FocusError, RequestError, TransientError
+from focus.errors import (
+    CollectionFailed,
+    Failure,
+    FocusError,
+    Refused,
+    RequestError,
+    TransientError,
+)
 
 CLASSES = [
     value
@@ -63,3 +70,11 @@ def test_a_failed_collection_keeps_its_failures() -> None:
     assert copy.failures == (failure,)
     assert copy.collection is None
     assert str(copy) == "1 failure"
+
+
+def test_a_request_is_named_once_where_server_and_client_call_it_the_same() -> None:
+    error = Refused("no", request_id="t/0/0/1").located(request="t/0/0/1", attempts=1)
+    assert str(error) == "no [request=t/0/0/1, attempts=1]"
+    error = Refused("no", request_id="srv-7").located(request="t/0/0/1", attempts=1)
+    assert str(error) == "no [request_id=srv-7, request=t/0/0/1, attempts=1]"
+    assert str(Refused("no")) == "no"

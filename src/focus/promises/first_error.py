@@ -37,7 +37,7 @@ _SOON_S = 1.0
 def first_error_wins(stand: Stand) -> Measured:
     """Places at which a part raises, less those where its error is the cause of what comes out.
 
-    Also counted: a state not released, a task or permit left, an end later than a second.
+    Also counted: a state not released, a task or permit left, an end more than a second later.
     """
     tokens = stand.pick(quick=30, full=120)
     wrong: dict[str, int] = {}
@@ -55,9 +55,8 @@ def _each_place(part: str, tokens: int, folder: Path) -> Iterator[bool]:
     n = 1
     while True:
         fuse = Fuse(n, lambda: OSError("blown") if part == "sink" else RuntimeError("blown"))
-        started = time.monotonic()
         error, is_clean = _attempt(part, fuse, tokens, folder / str(n))
-        is_soon = time.monotonic() - started < _SOON_S
+        is_soon = time.monotonic() - fuse.blown_at_s < _SOON_S
         if not fuse.blown:
             return
         yield fuse.error not in causes(error) or not is_clean or not is_soon

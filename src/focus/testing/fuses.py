@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,12 +28,13 @@ __all__ = (
 
 
 class Fuse:
-    """Raises at the n-th of all calls that pass it."""
+    """Raises at the n-th of all calls that pass it, and notes when."""
 
     def __init__(self, n: int, error: Callable[[], BaseException]) -> None:
         self.calls = 0
         self.n = n
         self.error = error()
+        self.blown_at_s = math.inf
 
     @property
     def blown(self) -> bool:
@@ -40,6 +43,7 @@ class Fuse:
     def burn(self) -> None:
         self.calls += 1
         if self.calls == self.n:
+            self.blown_at_s = time.monotonic()
             raise self.error
 
 
