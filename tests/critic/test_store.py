@@ -88,6 +88,22 @@ def test_a_version_need_not_become_current(two: SnapshotStore) -> None:
     assert two.current() == two.load("critic-0002")
 
 
+def test_old_versions_retire_and_numbers_are_not_given_again(two: SnapshotStore) -> None:
+    two.point("critic-0001")
+    for number in range(3, 7):
+        two.publish(fill, facts(f"number {number}"), make_current=False)
+    assert two.retire(keep=2) == ("critic-0002", "critic-0003", "critic-0004")
+    assert two.versions() == ("critic-0001", "critic-0005", "critic-0006")
+    assert two.verify() == ()
+    assert _leftovers(two) == []
+    assert two.publish(fill, facts("next")).version == "critic-0007"
+    assert two.retire(keep=9) == ()
+    with pytest.raises(StoreError, match="critic-0002"):
+        two.load("critic-0002")
+    with pytest.raises(ConfigError, match="at least 1"):
+        two.retire(keep=0)
+
+
 def test_an_origin_is_published_once(two: SnapshotStore) -> None:
     again = two.publish(lambda folder: fill(folder, 9.0), facts("first"))
     assert again == two.load("critic-0001")

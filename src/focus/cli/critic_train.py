@@ -59,6 +59,10 @@ def train_critic(
         int | None, typer.Option(min=1, help="End after this many snapshots.")
     ] = None,
     min_new: Annotated[int, typer.Option(min=1, help="New prompts that a session waits for.")] = 1,
+    keep: Annotated[
+        int | None,
+        typer.Option(min=2, help="Remove older snapshots than these; the current one stays."),
+    ] = None,
     targets: Annotated[
         Targets, typer.Option(help="auto: outcomes until a critic steers, then the recorded ones.")
     ] = Targets.AUTO,
@@ -117,7 +121,8 @@ def train_critic(
         settings=_settings({**named, "learning_rate": learning_rate}, changes or []),
         device=device,
     )
-    _run(trainer, follow=follow, sessions=sessions, least_new=min_new, json_file=json_file)
+    limits = {"follow": follow, "sessions": sessions, "least_new": min_new}
+    _run(trainer, limits, keep=keep, json_file=json_file)
 
 
 def _chosen_device(device: str | None) -> str | None:
@@ -146,10 +151,9 @@ def _settings(named: dict[str, Any], changes: list[str]) -> CriticTraining:
 
 def _run(
     trainer: SessionTrainer,
+    limits: dict[str, Any],
     *,
-    follow: bool,
-    sessions: int | None,
-    least_new: int,
+    keep: int | None,
     json_file: Path | None,
 ) -> None:
     """One process of several tells what happens: the one that writes."""
@@ -169,11 +173,11 @@ def _run(
 
     def work(progress: WorkProgress) -> None:
         trainer.report = progress
-        for snapshot in trainer.run(
-            follow=follow, sessions=sessions, least_new=least_new, stop=stop
-        ):
+        for snapshot in trainer.run(**limits, stop=stop):
             done.append(snapshot)
             progress.say(session_line(snapshot))
+            if keep is not None and is_main:
+                trainer.store.retire(keep=keep)
             if json_file is not None and is_main:
                 _write_json(json_file, done)
 

@@ -257,6 +257,35 @@ class SnapshotStore:
             self._point(snapshot)
         return snapshot
 
+    def retire(self, *, keep: int) -> tuple[str, ...]:
+        """Remove the oldest versions, but for the `keep` newest and the current one.
+
+        Returns:
+            What was removed. A reader that pinned one of them gets an error, so keep more
+            than rounds are in flight.
+
+        Raises:
+            ConfigError: `keep` is below 1.
+            StoreError: the folder is no store, or a version cannot be removed.
+        """
+        if keep < 1:
+            raise ConfigError(f"a store keeps at least 1 version, got {keep}")
+        if not self._exists():
+            return ()
+        with self._locked():
+            current = self.current()
+            spared = {*self.versions()[-keep:], current.version if current else ""}
+            removed = tuple(name for name in self.versions() if name not in spared)
+            for version in removed:
+                # Unnamed in one call; what a killed remover leaves is swept by the next one.
+                gone = self._snapshots / f"{_INCOMING}{uuid.uuid4().hex}"
+                try:
+                    self._files.replace(self._snapshots / version, gone)
+                except OSError as error:
+                    raise store_error(self._snapshots / version, "remove it", error) from error
+            self._sweep()
+        return removed
+
     def verify(self) -> tuple[Damage, ...]:
         """Everything that is wrong with the store; empty when all is well.
 
