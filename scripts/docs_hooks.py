@@ -26,6 +26,7 @@ ORDER = (
     "tutorials/train-locally.md",
     "tutorials/slime.md",
     "tutorials/tinker.md",
+    "tutorials/agents.md",
     "tutorials/own-environment.md",
     "tutorials/own-estimator.md",
     "tutorials/own-allocator.md",

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from focus.records.tree_store import StoredTree
+from focus.tree import Tree
 from focus.viz.web.document import document, inline_json, packed
 from focus.viz.web.run_data import run_data, tree_row
 from focus.viz.web.tree_data import tree_data
@@ -134,6 +135,15 @@ def test_every_library_has_its_licence_and_its_line() -> None:
     assert names == {"README.md"} | {
         f"{n}{end}" for n in libraries for end in (".min.js", ".LICENSE")
     }
+
+
+def test_a_fold_keeps_the_context_that_follows_it(plain: StoredTree) -> None:
+    node = plain.tree[1]
+    tree: Tree[None] = Tree(plain.tree.header, None, value=0.5)
+    tree.attach(0, node.incoming, None, value=0.5, rebased=(7, 8, 9))
+    data = tree_data(StoredTree(tree=tree), key="0/t", piece=lambda token: f"<{token}>")
+    assert data["nodes"]["rebased"] == [None, [7, 8, 9]]
+    assert {"7", "8", "9"} <= data["pieces"].keys()
 
 
 def test_hostile_figures_and_names_are_in_the_data(hostile: StoredTree) -> None:

@@ -88,6 +88,7 @@ def _nodes(stored: StoredTree) -> dict[str, Any]:
         "request": [None if source is None else source.request_id for source in sources],
         "tries": [None if source is None else source.tries for source in sources],
         "spans": [_spans(tree, node) for node in tree],
+        "rebased": [None if node.rebased is None else list(node.rebased) for node in tree],
     }
 
 
@@ -140,5 +141,5 @@ def _credit(credit: Credit) -> dict[str, Any]:
 def _distinct_ids(tree: Tree[None]) -> list[int]:
     ids = set(tree.header.prompt_ids)
     for node in tree.edges():
-        ids.update(node.incoming.ids)
+        ids.update(node.incoming.ids, node.rebased or ())
     return sorted(ids)

@@ -10,6 +10,7 @@ function nodePanel(model, id, state) {
     ...childrenPart(model, id, name),
     ...textPart(model, id),
     ...tokenPart(model, id, name),
+    ...foldPart(model, id),
   ];
 }
 
@@ -41,6 +42,7 @@ function edgeFacts(model, id) {
   if (id === 0) return [["prompt", `${model.data.header.prompt_tokens} tokens`]];
   const rows = [["edge", `${nodes.kind[id]} of ${sampledTokens(model, id)} sampled tokens, ended by ${nodes.finish[id]}`]];
   if (nodes.step_reward[id]) rows.push(["step reward", String(nodes.step_reward[id])]);
+  if (nodes.rebased[id]) rows.push(["fold", `what follows is conditioned on ${nodes.rebased[id].length} tokens of a new context`]);
   rows.push(["launch", `${nodes.expansion[id]}, edge ${nodes.index[id]}, phase ${nodes.phase[id]}`]);
   rows.push(["request", `${visible(nodes.request[id])} (${nodes.tries[id] === 1 ? "1 try" : `${nodes.tries[id]} tries`})`]);
   return rows;
@@ -89,6 +91,13 @@ function tokenPart(model, id, name) {
     h("p", { class: "tokens mono" }, rows.map(tokenMark)),
     h("details", {}, h("summary", {}, `Table of ${rows.length} tokens: id, log-prob, mask, weight`), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, tokenTable(rows))),
   ];
+}
+
+// A fold: the context that replaces everything above.
+function foldPart(model, id) {
+  const ids = model.nodes.rebased[id];
+  if (!ids) return [];
+  return [h("details", {}, h("summary", {}, `Context after the fold: ${ids.length} tokens`), h("p", { class: "tokens mono" }, tokenRows(model, [[ids, null]], null).map(tokenMark)))];
 }
 
 function tokenRows(model, spans, weight) {
