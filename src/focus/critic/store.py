@@ -26,13 +26,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import re
-import shutil
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,13 +47,14 @@ from focus.critic.snapshot import (
     encode_manifest,
     encode_probes,
 )
+from focus.critic.snapshot_files import check_inert, disk_faults, measured
+from focus.critic.workplace import Workplace, is_ours
 from focus.errors import ConfigError, SchemaError, StoreError
 from focus.records.codec import opened
 from focus.records.files import (
     OS_FILES,
     TEMPORARY_SUFFIX,
     Files,
-    is_disk_fault,
     listed,
     read_if_present,
     read_whole,
@@ -74,11 +72,7 @@ POINTER_SCHEMA = "focus.current/1"
 _STORE = "store.json"
 _CURRENT = "current.json"
 _SNAPSHOTS = "snapshots"
-_LOCK = ".lock"
-_INCOMING = ".incoming-"
 _VERSION = re.compile(r"critic-(\d{4,})")
-_INERT = {".json", ".jsonl", ".safetensors", ".txt", ".model", ".jinja", ".md"}
-"""Kinds of files that a snapshot may hold: none of them is code or a pickle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +103,7 @@ class SnapshotStore:
         self.path: Path = Path(os.path.abspath(path))
         self._files = files
         self._snapshots = self.path / _SNAPSHOTS
+        self._workplace = Workplace(self._snapshots, files)
 
     def __repr__(self) -> str:
         return f"SnapshotStore({str(self.path)!r})"
@@ -162,18 +157,18 @@ class SnapshotStore:
         ):
             raise ConfigError(f"{facts.origin}: facts.records are not those of record_ids")
         self.create()
-        with self._incoming() as folder:
+        with self._workplace.incoming() as folder:
             model = folder / MODEL
-            with _disk_faults(self.path):
+            with disk_faults(self.path):
                 model.mkdir()
                 fill(model)
-            _check_inert(model)
-            with _disk_faults(self.path):
+            check_inert(model)
+            with disk_faults(self.path):
                 (folder / RECORDS).write_bytes(listing)
                 (folder / PROBES).write_bytes(encode_probes(probes))
-                files = _measured(folder)
+                files = measured(folder)
                 sync_tree(folder, files=self._files)
-            with self._locked():
+            with self._workplace.locked():
                 return self._name(folder, facts, files, make_current=make_current)
 
     def current(self) -> Snapshot | None:
@@ -230,7 +225,7 @@ class SnapshotStore:
             SchemaError: a file is cut, changed, foreign or no plain file.
         """
         snapshot = self.manifest(version)
-        found = _measured(snapshot.folder)
+        found = measured(snapshot.folder)
         for name in sorted(found.keys() | snapshot.files.keys()):
             path = snapshot.folder / name
             if name not in found:
@@ -242,7 +237,7 @@ class SnapshotStore:
                     f"{path}: {found[name].bytes} bytes that are not those published "
                     f"({snapshot.files[name].bytes} bytes); restore {version}"
                 )
-        _check_inert(snapshot.model)
+        check_inert(snapshot.model)
         return snapshot
 
     def point(self, version: str) -> Snapshot:
@@ -253,7 +248,7 @@ class SnapshotStore:
                 written.
         """
         snapshot = self.load(version)
-        with self._locked():
+        with self._workplace.locked():
             self._point(snapshot)
         return snapshot
 
@@ -272,18 +267,12 @@ class SnapshotStore:
             raise ConfigError(f"a store keeps at least 1 version, got {keep}")
         if not self._exists():
             return ()
-        with self._locked():
+        with self._workplace.locked():
             current = self.current()
             spared = {*self.versions()[-keep:], current.version if current else ""}
             removed = tuple(name for name in self.versions() if name not in spared)
             for version in removed:
-                # Unnamed in one call; what a killed remover leaves is swept by the next one.
-                gone = self._snapshots / f"{_INCOMING}{uuid.uuid4().hex}"
-                try:
-                    self._files.replace(self._snapshots / version, gone)
-                except OSError as error:
-                    raise store_error(self._snapshots / version, "remove it", error) from error
-            self._sweep()
+                self._workplace.remove(self._snapshots / version)
         return removed
 
     def verify(self) -> tuple[Damage, ...]:
@@ -301,7 +290,7 @@ class SnapshotStore:
         strangers = [
             name
             for name in (listed(self._snapshots) if self._exists() else ())
-            if _number(name) is None and not name.startswith((_INCOMING, _LOCK))
+            if _number(name) is None and not is_ours(name)
         ]
         found += [
             Damage(None, f"{self._snapshots / name}: no snapshot; remove it") for name in strangers
@@ -344,40 +333,6 @@ class SnapshotStore:
         if snapshot.version != version:
             raise SchemaError(f"{folder / MANIFEST}: is that of {snapshot.version!r}")
         return snapshot, hashlib.sha256(data).hexdigest()
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One publisher at a time; the system frees the lock when its holder dies."""
-        with contextlib.ExitStack() as stack:
-            try:
-                lock = stack.enter_context(open(self._snapshots / _LOCK, "ab"))
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            except OSError as error:
-                raise store_error(self.path, "lock it", error) from error
-            yield
-
-    @contextlib.contextmanager
-    def _incoming(self) -> Iterator[Path]:
-        """A folder of our own beside the snapshots; gone afterwards unless it was named."""
-        folder = self._snapshots / f"{_INCOMING}{uuid.uuid4().hex}"
-        with contextlib.ExitStack() as stack:
-            with self._locked(), _disk_faults(self.path):
-                self._sweep()
-                folder.mkdir()
-                stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                # Held while its maker lives, so that nobody sweeps a folder in the making.
-                alive = stack.enter_context(open(_alive(folder), "ab"))
-                stack.callback(_alive(folder).unlink, missing_ok=True)
-                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield folder
-
-    def _sweep(self) -> None:
-        """Remove what publishers left that were killed."""
-        for name in listed(self._snapshots):
-            folder = self._snapshots / name.removesuffix(_LOCK)
-            if name.startswith(_INCOMING) and _is_abandoned(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-                _alive(folder).unlink(missing_ok=True)
 
     def _name(
         self,
@@ -444,64 +399,6 @@ def _number(name: str) -> int | None:
     match = _VERSION.fullmatch(name)
     number = int(match[1]) if match else 0
     return number if number and name == f"critic-{number:04d}" else None
-
-
-def _alive(folder: Path) -> Path:
-    """Beside the folder and not in it, so that it never becomes part of a snapshot."""
-    return folder.with_name(f"{folder.name}{_LOCK}")
-
-
-def _is_abandoned(folder: Path) -> bool:
-    """Whether nobody holds the lock of a folder in the making."""
-    try:
-        with open(_alive(folder), "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _measured(folder: Path) -> dict[str, FileFacts]:
-    """Length and hash of every file below `folder`, the manifest excepted."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise SchemaError(f"{path}: not a plain file; a snapshot holds its own bytes only")
-        if path.is_file() and name != MANIFEST:
-            try:
-                with open(path, "rb") as stream:
-                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            except OSError as error:
-                raise store_error(path, "read it", error) from error
-            found[name] = FileFacts(digest, path.stat().st_size)
-    return found
-
-
-def _check_inert(model: Path) -> None:
-    """Refuse a model that is none, and files that somebody could run or unpickle."""
-    files = [path for path in model.rglob("*") if path.is_file()]
-    for path in files:
-        if path.suffix not in _INERT:
-            raise SchemaError(
-                f"{path}: a snapshot holds safetensors, JSON and text only, no {path.suffix!r} "
-                "(convert the weights with save_pretrained)"
-            )
-    if not any(path.suffix == ".safetensors" for path in files):
-        raise StoreError(f"{model}: holds no weights (*.safetensors)")
-
-
-@contextlib.contextmanager
-def _disk_faults(path: Path) -> Iterator[None]:
-    """Faults of the disk while a snapshot is written, as ours."""
-    try:
-        yield
-    except BaseException as error:
-        if is_disk_fault(error):
-            raise StoreError(f"{path}: cannot write the snapshot: {error}. Free space.") from error
-        raise
 
 
 def _as_store_error(path: Path, doing: str, error: OSError) -> StoreError:
