@@ -28,7 +28,7 @@ import anyio
 import anyio.to_thread
 from browsing import Browsing
 
-from focus import Collection, SGLangPolicy, TransformersPolicy, save_tree
+from focus import Collection, FocusError, SGLangPolicy, TransformersPolicy, save_tree
 from focus.collect.texts import edge_texts
 from focus.execution import AdmissionPool, ExecutionServices
 from focus.integrations.local import ActorTrainer
@@ -142,6 +142,7 @@ async def served(size: Size, options: argparse.Namespace) -> dict[str, Any]:
     policy = SGLangPolicy(options.url, model=options.model, profile=options.dialect)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(policy)
+        await policy.probe()  # reads the context limit, among others
         services = await stack.enter_async_context(ExecutionServices(AdmissionPool(64)))
         browsing = opened(policy, services, options)
         judged = browsing.library.world.problems(size.judged, split="heldout")
@@ -223,7 +224,10 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     options = arguments()
     size = QUICK if options.quick else FULL
-    result = anyio.run(served if options.url else trained, size, options)
+    try:
+        result = anyio.run(served if options.url else trained, size, options)
+    except* FocusError as errors:
+        raise SystemExit(f"error: {errors.exceptions[0]}") from None
     text = json.dumps(result, indent=2)
     print(text)
     if options.json is not None:
