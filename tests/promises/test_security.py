@@ -22,7 +22,7 @@ from focus.promises.hostile_replies import fuzzed, honest
 from focus.promises.hostile_server import Findings, ask
 from focus.promises.names import hostile_ids, stored_ids
 from focus.promises.sources import code_from_data
-from focus.promises.supply import import_events, pins
+from focus.promises.supply import dependencies, import_events, pins
 from focus.records.strict_json import dumps
 from focus.rendering import encode, render_chat
 from focus.testing.envs import walk_script
@@ -135,3 +135,9 @@ def test_pins_are_read_by_canonical_name(tmp_path: Path) -> None:
     path = tmp_path / "constraints.txt"
     path.write_text("# a comment\nPy_Test.xdist==3.8.0  # why\n\nanyio>=4\n")
     assert pins(path) == {"py-test-xdist": "3.8.0"}
+    project = tmp_path / "pyproject.toml"
+    project.write_text(
+        '[project]\nname = "own"\ndependencies = ["AnyIO>=4"]\n'
+        "[project.optional-dependencies]\nx = [\"a.b[c]==1; python_version > '3'\"]\n"
+    )
+    assert dependencies(project) == ({"anyio"}, {"a-b"})

@@ -6,7 +6,8 @@ import json
 import re
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, requires, version
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import focus
@@ -43,36 +44,42 @@ print(json.dumps(seen))
 def supplied(stand: Stand) -> Measured:
     """Direct dependencies of the package and of its extras against the committed pins.
 
-    Counts packages without a pin, installed versions that are not the pinned ones, and
+    Counts installed packages without a pin, installed versions that are not the pinned ones, and
     connections, processes and written files at import. What is known of their weaknesses is
     not looked up: that needs a network.
     """
-    pinned = pins(_constraints())
-    runtime, extras = dependencies()
-    unpinned = sorted((runtime | extras) - pinned.keys())
-    drifted = sorted(name for name in runtime | extras if _drift(name, pinned.get(name)))
-    events = {name: found for name in _IMPORTS if (found := import_events(name))}
+    root = _repository()
+    pinned = pins(root / "constraints.txt")
+    runtime, extras = dependencies(root / "pyproject.toml")
+    installed = {name: found for name in runtime | extras if (found := _installed(name))}
+    unpinned = sorted(installed.keys() - pinned.keys())
+    drifted = sorted(n for n, found in installed.items() if pinned.get(n, found) != found)
+    events = {name: heard for name in _IMPORTS if (heard := import_events(name))}
     stand.progress(1, 1)
     detail = {
         "runtime": sorted(runtime),
         "with_extras": len(runtime | extras),
+        "not_installed": sorted((runtime | extras) - installed.keys()),
         "unpinned": unpinned,
         "not_the_pinned_version": drifted,
         "at_import": events,
     }
-    trials = len(runtime | extras) + len(_IMPORTS)
+    trials = len(installed) + len(_IMPORTS)
     return Measured(len(unpinned) + len(drifted) + len(events), trials, detail)
 
 
-def dependencies() -> tuple[set[str], set[str]]:
-    """Names of what the package needs, and of what its extras add."""
-    runtime: set[str] = set()
-    extras: set[str] = set()
-    for line in requires("focus-rl") or ():
-        match = _NAME.match(line)
-        assert match is not None, "a requirement begins with a name"
-        (extras if "extra ==" in line else runtime).add(_canonical(match[0]))
-    return runtime, extras
+def dependencies(project: Path) -> tuple[set[str], set[str]]:
+    """Names of what a pyproject.toml needs, and of what its extras add."""
+    table = tomllib.loads(project.read_text("utf-8"))["project"]
+    extras = [line for lines in table["optional-dependencies"].values() for line in lines]
+    own = _canonical(table["name"])
+    return {_name(line) for line in table["dependencies"]}, {_name(line) for line in extras} - {own}
+
+
+def _name(requirement: str) -> str:
+    match = _NAME.match(requirement)
+    assert match is not None, "a requirement begins with a name"
+    return _canonical(match[0])
 
 
 def pins(path: Path) -> dict[str, str]:
@@ -91,18 +98,19 @@ def import_events(module: str) -> list[str]:
     return found
 
 
-def _constraints() -> Path:
-    path = Path(focus.__file__).parents[2] / "constraints.txt"
-    if not path.is_file():
-        raise ConfigError(f"{path} is missing: pins are kept in FOCUS's own repository only")
-    return path
+def _repository() -> Path:
+    root = Path(focus.__file__).parents[2]
+    if not (root / "constraints.txt").is_file():
+        raise ConfigError(f"{root}: no constraints.txt; pins are kept in FOCUS's repository only")
+    return root
 
 
-def _drift(name: str, pinned: str | None) -> bool:
+def _installed(name: str) -> str | None:
+    """The version here, without its build; None for an extra that is not installed."""
     try:
-        return pinned is not None and version(name).partition("+")[0] != pinned
+        return version(name).partition("+")[0]
     except PackageNotFoundError:
-        return False  # an extra that is not installed
+        return None
 
 
 def _canonical(name: str) -> str:
