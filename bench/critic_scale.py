@@ -268,13 +268,13 @@ def tell(found: dict[str, Any]) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--problems", type=int, default=10_000, help="six records each")
+    parser.add_argument("--problems", type=int, default=12_000, help="six records each")
     parser.add_argument("--fresh", type=int, default=2_000, help="problems to judge on")
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--hidden", type=int, default=768)
-    parser.add_argument("--passes", type=int, default=10)
+    parser.add_argument("--passes", type=int, default=8)
     parser.add_argument("--lr", type=float, default=3e-4)
-    parser.add_argument("--batch", type=int, default=512, help="contexts per step")
+    parser.add_argument("--batch", type=int, default=256, help="contexts per step")
     parser.add_argument("--batch-tokens", type=int, default=65_536)
     parser.add_argument("--precision", default="auto", help="bf16 where CUDA has it")
     parser.add_argument("--device", default="", help="cpu; what there is if left out")
