@@ -138,6 +138,6 @@ def test_pins_are_read_by_canonical_name(tmp_path: Path) -> None:
     project = tmp_path / "pyproject.toml"
     project.write_text(
         '[project]\nname = "own"\ndependencies = ["AnyIO>=4"]\n'
-        "[project.optional-dependencies]\nx = [\"a.b[c]==1; python_version > '3'\"]\n"
+        '[project.optional-dependencies]\nx = ["own[y]", "a.b[c]==1; python_version > \'3\'"]\n'
     )
     assert dependencies(project) == ({"anyio"}, {"a-b"})
