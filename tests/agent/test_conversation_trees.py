@@ -6,6 +6,7 @@ broken calls, notes, cut-off messages), and tools return text full of control ma
 
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -20,6 +21,7 @@ from focus import (
     Collection,
     Collector,
     Compactor,
+    DirectoryWorkspace,
     InMemoryWorkspace,
     Message,
     Problem,
@@ -34,6 +36,8 @@ from focus import (
     storage,
     tool,
 )
+from focus.agent import Workspace
+from focus.errors import CollectionFailed, FatalError
 from focus.models import BUILTIN
 from focus.policies.base import RequestTag
 from focus.policies.codec import Codec
@@ -104,7 +108,7 @@ class Babbling:
         return reply
 
 
-def collected(policy: Babbling, seed: int, files: InMemoryWorkspace) -> Collection:
+def collected(policy: Babbling, seed: int, files: Workspace) -> Collection:
     trigger = AnyOf([PromptTokens(250), StateCounter("calls_left", refill=3)])
     agent = Agent(
         policy,
@@ -197,3 +201,23 @@ def test_random_conversations_fold_and_branch_and_survive_the_disk(tmp_path: Any
         again = load_tree(tmp_path / "tree.json")
         assert actor_records(again, found.credit) == found.actor
     assert min(kinds[name] for name in ("turn", "fold", "rebased", "branched", "cut")) > 1
+
+
+def test_files_on_disk_give_the_same_tree_and_leave_nothing_behind(tmp_path: Path) -> None:
+    """Also when it fails half-way: whoever forks releases."""
+
+    class Failing(Babbling):
+        async def generate(self, prefix: Any, sampling: Any, *, tag: Any = None) -> Generation:
+            if len(self.ledger) >= 12:
+                raise FatalError("the server is gone")
+            return await super().generate(prefix, sampling, tag=tag)
+
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    on_disk = DirectoryWorkspace(scratch=scratch, tools=[storage])
+    found = collected(Babbling(), 1, on_disk)
+    assert found.actor == collected(Babbling(), 1, InMemoryWorkspace(tools=[storage])).actor
+    assert not list(scratch.iterdir())
+    with pytest.raises(CollectionFailed):
+        collected(Failing(), 1, on_disk)
+    assert not list(scratch.iterdir())
