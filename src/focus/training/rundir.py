@@ -31,7 +31,7 @@ run.json        who wrote this run, and with which versions
 summary.json    the result, once the run is complete
 metrics.jsonl   one line per applied round
 ledger.sqlite   rounds issued, collected and applied; `focus train --resume` reads it
-trees/          rollout trees; look at one with `focus show FILE`
+trees/          rollout trees; look at them with `focus view RUN` or `focus show FILE`
 critic/         critic targets, one JSONL file per prompt
 checkpoints/    state after the last rounds: weights, optimizers, critic
 models/         initial and final policy, as Hugging Face model folders
