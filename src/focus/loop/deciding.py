@@ -124,6 +124,8 @@ class Decider:
             steering=verdict.steering,
             snapshot=snapshot.version,
             reason=verdict.reason,
+            renderer=snapshot.facts.renderer,
+            value_range=snapshot.facts.value_range,
         )
         return tag if constant is None else replace(tag, constant=constant)
 

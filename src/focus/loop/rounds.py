@@ -87,7 +87,11 @@ class RoundCritics:
             if round not in self._known:
                 tag = await self._tag(round)
                 critic = _critic(tag)
-                await critic.ready()
+                try:
+                    await critic.ready()
+                except BaseException:
+                    await critic.aclose()
+                    raise
                 await self._forget_earlier()
                 self._known[round] = RoundCritic(tag, critic)
             return self._known[round]
@@ -122,5 +126,10 @@ class RoundCritics:
 
 def _critic(tag: RoundTag) -> Critic:
     if tag.steering and tag.snapshot is not None:
-        return Critic.served(tag.url, version=tag.snapshot)
-    return Critic.constant(tag.constant)
+        return Critic.served(
+            tag.url,
+            version=tag.snapshot,
+            value_range=tag.value_range,
+            renderer=tag.renderer,
+        )
+    return Critic.constant(tag.constant, value_range=tag.value_range)

@@ -264,7 +264,7 @@ def _mark(folder: Path, name: str) -> str:
 
 
 def _state(child: Child) -> str:
-    state = "done" if child.is_done else "up" if child.process is not None else "down"
+    state = "done" if child.is_done else "up" if child.process is not None else "not running"
     again = f" (restarted {child.restarts}×)" if child.restarts else ""
     return f"{child.plan.name} {state}{again}"
 

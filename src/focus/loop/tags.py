@@ -14,10 +14,10 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from focus.errors import ConfigError, StoreError
+from focus.errors import ConfigError, SchemaError, StoreError
 from focus.records.codec import opened
 from focus.records.files import listed, read_if_present, write_whole
-from focus.records.strict_json import dumps, loads
+from focus.records.strict_json import Fields, dumps, loads
 
 __all__ = ("RoundTag", "RoundTags")
 
@@ -37,6 +37,8 @@ class RoundTag:
         constant: the value of every checkpoint while no snapshot steers.
         reason: why it steers or not, in words.
         url: where the snapshot is served.
+        renderer: name and version of the contexts that the snapshot reads.
+        value_range: lowest and highest value, of snapshot and constant.
     """
 
     round: int
@@ -45,6 +47,8 @@ class RoundTag:
     constant: float
     reason: str
     url: str
+    renderer: str = "token_chunk/1"
+    value_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         if self.round < 0:
@@ -95,6 +99,8 @@ class RoundTags:
             constant=fields.number("constant"),
             reason=fields.text("reason"),
             url=fields.text("url"),
+            renderer=fields.text("renderer"),
+            value_range=_pair(fields),
         )
         fields.done()
         return tag
@@ -124,3 +130,10 @@ class RoundTags:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{self._folder}: cannot be made: {error}") from error
+
+
+def _pair(fields: Fields) -> tuple[float, float]:
+    values = fields.numbers("value_range")
+    if len(values) != 2:
+        raise SchemaError(f"{fields.where}.value_range: expected two numbers, found {len(values)}")
+    return (values[0], values[1])
