@@ -40,9 +40,15 @@ def dies(stand: Stand) -> Measured:
     raise AssertionError
 
 
+def waits(stand: Stand) -> Measured:
+    signal.pause()
+    raise AssertionError
+
+
 def hangs(stand: Stand) -> Measured:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     Path(os.environ["FOCUS_TEST_PIDS"]).write_text(f"{os.getpid()} {child.pid}")
+    stand.progress(1, 2)
     child.wait()
     raise AssertionError
 
@@ -93,12 +99,24 @@ def test_a_row_that_breaks_is_not_met(measure: Callable[[Stand], Measured], said
     assert row.to_dict()["figure"] is None
 
 
-def test_a_row_that_hangs_is_killed_with_its_children(
+def test_a_row_that_takes_too_long_is_not_met() -> None:
+    row = row_of(a_promise(waits, limit_s=0.1))
+    assert (row.met, row.error) == (False, "still measuring after 0.1 s")
+
+
+def test_a_report_that_is_stopped_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FOCUS_TEST_PIDS", str(tmp_path / "pids"))
-    row = row_of(a_promise(hangs, limit_s=3.0))
-    assert (row.met, row.error) == (False, "still measuring after 3 s")
+
+    async def stop_at_the_first_sign_of_life() -> None:
+        with anyio.CancelScope() as scope:
+            await measured_row(
+                a_promise(hangs), Size.QUICK, progress=lambda done, of: scope.cancel()
+            )
+        assert scope.cancelled_caught
+
+    anyio.run(stop_at_the_first_sign_of_life)
     for pid in map(int, (tmp_path / "pids").read_text().split()):
         assert is_gone(pid)
 
