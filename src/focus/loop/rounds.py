@@ -90,7 +90,8 @@ class RoundCritics:
                 try:
                     await critic.ready()
                 except BaseException:
-                    await critic.aclose()
+                    with anyio.CancelScope(shield=True):
+                        await critic.aclose()
                     raise
                 await self._forget_earlier()
                 self._known[round] = RoundCritic(tag, critic)
