@@ -7,7 +7,7 @@ Each fault of mutants.toml is planted in a copy of this checkout, never in the c
 itself, and its part of the suite is run there until the first failure. In the end the tests
 that failed are run once more without any fault: one that fails there too has found nothing.
 A run that is stopped goes on where it was: results are in the file as soon as they are known,
-and one is believed again while source, tests and mutant are the same.
+and one is believed again while the source, the mutant and its tests are the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Result:
 
     Attributes:
         id, digest: which one.
+        state: a hash of what decides the verdict: source, its tests, and what tests share.
         verdict: ``"caught"``, ``"survived"``, or ``"broken"``: the tests could not run.
         by: the first test that failed, or the end of what was printed.
         seconds: wall time.
@@ -52,6 +53,7 @@ class Result:
 
     id: str
     digest: str
+    state: str
     verdict: str
     by: str
     seconds: float
@@ -61,19 +63,24 @@ def main() -> int:
     options = _options()
     mutants = load_mutants()
     wanted = [m for m in mutants if not options.only or m.id in options.only]
-    stamp = {"commit": _commit(), "state": _state()}
-    known = _known(options.json, stamp["state"])
-    results = {m.id: known[m.digest] for m in mutants if m.digest in known}
+    commit, files = _commit(), _files()
+    known = _known(options.json)
+    fitting = {m.id: (m.digest, _state(m, files)) for m in mutants}
+    results = {
+        name: known[name]
+        for name, keys in fitting.items()
+        if name in known and (known[name].digest, known[name].state) == keys
+    }
     todo = [mutant for mutant in wanted if mutant.id not in results]
     with tempfile.TemporaryDirectory(prefix="focus-mutation-") as folder:
         copy = _copied(Path(folder))
         for number, mutant in enumerate(todo, start=1):
             print(f"[{number}/{len(todo)}] {mutant.id} {mutant.file}: {mutant.fault}", flush=True)
-            results[mutant.id] = _judge(copy, mutant)
+            results[mutant.id] = _judge(copy, mutant, fitting[mutant.id][1])
             print(f"    {_line(results[mutant.id])}", flush=True)
-            _store(options.json, stamp, mutants, results)
+            _store(options.json, commit, mutants, results)
         results |= _confirmed(copy, [results[mutant.id] for mutant in todo])
-    _store(options.json, stamp, mutants, results)
+    _store(options.json, commit, mutants, results)
     _print_table(wanted, results)
     return 0 if all(results[m.id].verdict == "caught" for m in wanted) else 1
 
@@ -98,7 +105,7 @@ def _copied(folder: Path) -> Path:
     return folder
 
 
-def _judge(copy: Path, mutant: Mutant) -> Result:
+def _judge(copy: Path, mutant: Mutant, state: str) -> Result:
     path = copy / mutant.file
     sound = path.read_text("utf-8")
     path.write_text(mutant.applied(sound), "utf-8")
@@ -109,7 +116,7 @@ def _judge(copy: Path, mutant: Mutant) -> Result:
     verdict = {0: "survived", 1: "caught"}.get(code, "broken")
     failed = _failed(said)
     by = failed[0] if failed else "" if code == 0 else said.strip()[-300:]
-    return Result(mutant.id, mutant.digest, verdict, by, round(seconds, 1))
+    return Result(mutant.id, mutant.digest, state, verdict, by, round(seconds, 1))
 
 
 def _failed(said: str) -> list[str]:
@@ -166,35 +173,41 @@ def _pytest(copy: Path, tests: Sequence[str], *, stop: bool = True) -> tuple[int
     return done.returncode, done.stdout + done.stderr, time.monotonic() - started
 
 
-def _state() -> str:
-    """A hash of all that decides verdicts: source and tests of the working tree."""
-    digest = hashlib.sha256()
-    for path in _sources():
-        digest.update(str(path.relative_to(ROOT)).encode() + b"\x00" + path.read_bytes())
-    return digest.hexdigest()[:16]
+def _files() -> dict[str, str]:
+    """A hash of each Python file of source and tests, by its path."""
+    paths = [path for name in ("src", "tests") for path in sorted((ROOT / name).rglob("*.py"))]
+    return {
+        path.relative_to(ROOT).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
 
 
-def _sources() -> Iterator[Path]:
-    for name in ("src", "tests"):
-        yield from sorted((ROOT / name).rglob("*.py"))
+def _state(mutant: Mutant, files: Mapping[str, str]) -> str:
+    own = [
+        (name, digest)
+        for name, digest in files.items()
+        if not Path(name).name.startswith("test_")
+        or any(name == test or name.startswith(f"{test}/") for test in mutant.tests)
+    ]
+    return hashlib.sha256(repr(own).encode()).hexdigest()[:16]
 
 
-def _known(path: Path, state: str) -> dict[str, Result]:
-    """Results of an earlier run over the same source and tests, by digest of the mutant."""
+def _known(path: Path) -> dict[str, Result]:
+    """Results of earlier runs."""
     try:
         stored: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    if stored.get("schema") != SCHEMA or stored.get("state") != state:
+    if stored.get("schema") != SCHEMA:
         return {}
     entries = [
         {name: entry[name] for name in Result.__dataclass_fields__} for entry in stored["mutants"]
     ]
-    return {entry["digest"]: Result(**entry) for entry in entries}
+    return {entry["id"]: Result(**entry) for entry in entries}
 
 
 def _store(
-    path: Path, stamp: dict[str, str], mutants: Sequence[Mutant], results: dict[str, Result]
+    path: Path, commit: str, mutants: Sequence[Mutant], results: Mapping[str, Result]
 ) -> None:
     entries = [
         {"case": m.case, "area": m.area, "file": m.file, "fault": m.fault, "tests": list(m.tests)}
@@ -206,7 +219,7 @@ def _store(
     whole = {
         "schema": SCHEMA,
         "date": datetime.date.today().isoformat(),
-        **stamp,
+        "commit": commit,
         "command": "python bench/mutation/run.py --json bench/mutation/result.json",
         "planted": len(entries),
         "caught": verdicts.count("caught"),
@@ -230,7 +243,7 @@ def _line(result: Result) -> str:
     return f"{result.verdict} in {result.seconds:.0f} s" + (f" by {result.by}" if result.by else "")
 
 
-def _print_table(mutants: Sequence[Mutant], results: dict[str, Result]) -> None:
+def _print_table(mutants: Sequence[Mutant], results: Mapping[str, Result]) -> None:
     print()
     for mutant in mutants:
         print(f"{mutant.id}  {mutant.case}  {mutant.area:10}  {_line(results[mutant.id])}")

@@ -221,7 +221,8 @@ async def test_b89_every_prompt_that_was_issued_is_accepted_once(
     statuses = Counter(
         json.loads(line)["status"] for line in (out / "index.jsonl").read_text().splitlines()
     )
-    assert statuses["collected"] == len(first) >= min(accepted, 1)
+    # A row that was being stored when the others were stopped is whole, and listed next time.
+    assert min(accepted, 1) <= statuses["collected"] <= len(first)
     assert statuses["collected"] + statuses["left"] == 8
     await collect_some(out, rows, 99)
     again = {path.name: path.read_bytes() for path in (out / "rows").iterdir()}
