@@ -27,7 +27,12 @@ from focus.testing.chaos import ChaosEngine, ChaosServer, NonceTokenizer, Plan
 from focus.testing.chaos.parts import FaultyEnv, faulty_critic
 from focus.tree import Identity
 
-__all__ = ("Gauntlet", "checked", "run")
+__all__ = (
+    "Books",
+    "Gauntlet",
+    "checked",
+    "run",
+)
 
 _SEGMENT = 5
 _PAUSE_S = 0.004

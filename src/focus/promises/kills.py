@@ -29,6 +29,7 @@ __all__ = (
     "in_fork",
     "kill_writers",
     "kill_writes",
+    "prompt_of",
 )
 
 _NUMBER = struct.Struct("<q")

@@ -21,6 +21,7 @@ from focus.tree import Returns
 
 __all__ = (
     "DirectOracle",
+    "Oracle",
     "RefinedOracle",
     "deep_recursion",
     "direct_gap",
