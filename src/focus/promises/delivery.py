@@ -23,6 +23,7 @@ __all__ = (
     "nothing_lost",
     "retried",
     "trained_once",
+    "undetectable",
 )
 
 _LOST = frozenset({"books", "lost", "doubled"})
