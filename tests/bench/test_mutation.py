@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -50,3 +51,10 @@ def test_a_fault_that_does_not_fit_is_refused() -> None:
     for source in ("", mutant.before * 2, f"({mutant.before}"):
         with pytest.raises(ValueError, match="M01"):
             mutant.applied(source)
+
+
+def test_the_stored_run_caught_all_of_them() -> None:
+    stored = json.loads((FOLDER / "result.json").read_text("utf-8"))
+    assert (stored["planted"], stored["caught"], stored["survived"]) == (30, 30, 0)
+    assert [entry["id"] for entry in stored["mutants"]] == [mutant.id for mutant in MUTANTS]
+    assert [entry["digest"] for entry in stored["mutants"]] == [m.digest for m in MUTANTS]
