@@ -46,3 +46,32 @@ def test_ctrl_c_in_the_middle_of_a_run_loses_no_round(tmp_path: Path, invoke: In
         json.loads(line)["round"] for line in (root / "metrics.jsonl").read_text().splitlines()
     ]
     assert rounds == list(range(applied + 1))
+
+
+BREAKS = """
+import os, signal
+import anyio, typer
+from rich.console import Console
+from focus.cli.interrupt import run_until_interrupted
+
+async def work(progress):
+    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        await anyio.sleep_forever()
+    finally:
+        raise RuntimeError("a helper is gone")
+
+try:
+    run_until_interrupted(work, console=Console(stderr=True), last_words="go on")
+except typer.Exit as end:
+    raise SystemExit(end.exit_code)
+"""
+
+
+def test_what_breaks_while_it_stops_is_said_and_is_no_crash() -> None:
+    done = subprocess.run([sys.executable, "-c", BREAKS], capture_output=True, text=True)
+    assert done.returncode == 143
+    assert "while stopping" in done.stderr
+    assert "a helper is gone" in done.stderr
+    assert "stopped: go on" in done.stderr
+    assert "Traceback" not in done.stderr

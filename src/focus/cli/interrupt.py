@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from focus.cli.boundary import INTERRUPTED, say_stopped
+from focus.cli.boundary import INTERRUPTED, complain, known_error, say_stopped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,10 +59,12 @@ def run_until_interrupted(
     try:
         with progress_on(console) as progress:
             result = anyio.run(main, progress)
-    except (KeyboardInterrupt, asyncio.CancelledError) as end:
-        if isinstance(end, asyncio.CancelledError) and not guard.is_stopping:
+    except (KeyboardInterrupt, asyncio.CancelledError, Exception) as end:
+        if not (isinstance(end, KeyboardInterrupt) or guard.is_stopping):
             raise
         guard.has_spoken = True
+        if isinstance(end, Exception):  # something broke because it was stopped, or just then
+            complain(f"while stopping: {known_error(end) or repr(end)}")
         say_stopped(last_words)
         raise typer.Exit(guard.exit_code) from None
     guard.disarm()
