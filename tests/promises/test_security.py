@@ -76,6 +76,26 @@ def test_fuzzed_replies_are_seldom_honest_and_often_new() -> None:
     assert dumps(honest("rid"), what="reply") not in bodies
 
 
+class Deleting(random.Random):
+    """Deletes the first thing there is, as often as it may."""
+
+    def randint(self, low: int, high: int) -> int:
+        return high
+
+    def randrange(self, *bounds: Any) -> int:
+        return 0
+
+    def choice(self, options: Any) -> Any:
+        return options[0]
+
+    def random(self) -> float:
+        return 0.9
+
+
+def test_a_reply_may_be_spoiled_until_nothing_is_left() -> None:
+    assert fuzzed(Deleting(), "rid") == b"{}"
+
+
 class Crashing(ScriptedPolicy):
     """Stumbles over a reply with an error of Python's own."""
 

@@ -83,8 +83,11 @@ def fuzzed(rng: random.Random, rid: str) -> bytes:
 
 
 def _spoil(reply: dict[str, Any], rng: random.Random, holes: list[bytes]) -> None:
-    """Change one place of the structure."""
-    holder, key = rng.choice(list(_places(reply)))
+    """Change one place of the structure, if earlier changes have left any."""
+    places = list(_places(reply))
+    if not places:
+        return
+    holder, key = rng.choice(places)
     kind = rng.randrange(8)
     if kind == 0 and isinstance(holder, dict):
         del holder[key]
