@@ -29,9 +29,12 @@ from focus import (
     VinePpo,
 )
 from focus.credit import Estimator, LambdaTd
-from focus.search import RootOnly
+from focus.search import Allocator, RootOnly
 
 __all__ = ("METHODS", "Method")
+
+Plan = Callable[[int, float], Search]
+"""A search from the tokens per prompt and those of an average solution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ class Method:
         about: whose idea it is.
     """
 
-    search: Callable[[int, float], Search]
+    search: Plan
     credit: Estimator
     warm_credit: Estimator | None = None
     critic: Literal["none", "learned", "free"] = "none"
@@ -60,7 +63,7 @@ def flat(tokens: int, length: float) -> Search:
     return Search.flat(rollouts, concurrency=rollouts)
 
 
-def vine(probes: int) -> Callable[[int, float], Search]:
+def vine(probes: int) -> Plan:
     def search(tokens: int, length: float) -> Search:
         # Probes from each of about six checkpoints cost half a solution each.
         rollouts = max(1, round(tokens / (length * (1 + 3 * probes))))
@@ -79,43 +82,19 @@ def spo(tokens: int, length: float) -> Search:
     return Search([phase], concurrency=8)
 
 
-def tree_grpo(tokens: int, length: float) -> Search:
-    first = max(2, round(tokens / length / 2))
-    return Search(
-        [
-            Phase(RootOnly(), attempts=first, gate=Concurrency(first)),
-            Phase(UniformRandom(), tokens=max(1, tokens - round(first * length))),
-        ],
-        concurrency=4,
-    )
-
-
-def tree_rl(tokens: int, length: float) -> Search:
-    first = max(2, round(tokens / length / 2))
-    return Search(
-        [
-            Phase(RootOnly(), attempts=first, gate=Concurrency(first)),
-            Phase(TokenEntropy(), tokens=max(1, tokens - round(first * length))),
-        ],
-        concurrency=4,
-    )
-
-
 def two_phase(tokens: int, length: float) -> Search:
     return Search.two_phase(tokens=tokens)
 
 
-def refine_after(rollouts: int) -> Callable[[int, float], Search]:
-    """A few rollouts from the prompt, then whatever measures values best."""
+def rollouts_then(allocator: Allocator, *, rollouts: int | None = None) -> Plan:
+    """Some rollouts from the prompt, half the budget unless said, then branches by a ranking."""
 
     def search(tokens: int, length: float) -> Search:
+        first = rollouts or max(2, round(tokens / length / 2))
         return Search(
             [
-                Phase(RootOnly(), attempts=rollouts, gate=Concurrency(rollouts)),
-                Phase(
-                    ValueRefinement(gain="preposterior"),
-                    tokens=max(1, tokens - round(rollouts * length)),
-                ),
+                Phase(RootOnly(), attempts=first, gate=Concurrency(first)),
+                Phase(allocator, tokens=max(1, tokens - round(first * length))),
             ],
             concurrency=4,
         )
@@ -123,7 +102,7 @@ def refine_after(rollouts: int) -> Callable[[int, float], Search]:
     return search
 
 
-def learned(search: Callable[[int, float], Search], credit: Estimator, about: str) -> Method:
+def learned(search: Plan, credit: Estimator, about: str) -> Method:
     """A method with a critic: whole outcomes as long as it has not passed its gate."""
     return Method(
         search=search,
@@ -134,13 +113,19 @@ def learned(search: Callable[[int, float], Search], credit: Estimator, about: st
     )
 
 
+REFINE = rollouts_then(ValueRefinement(gain="preposterior"), rollouts=4)
+
 METHODS: dict[str, Method] = {
     "grpo": Method(search=flat, credit=Grpo(), about="GRPO"),
     "rloo": Method(search=flat, credit=Rloo(), about="RLOO"),
     "vine-ppo": Method(search=vine(1), credit=VinePpo(), about="VinePPO, one probe a checkpoint"),
     "spo-tree": Method(search=spo, credit=SpoTree(), about="SPO-tree, widths 4-2-2"),
-    "tree-grpo": Method(search=tree_grpo, credit=TreeGrpo(), about="Tree-GRPO"),
-    "tree-rl": Method(search=tree_rl, credit=TreeRl(), about="TreeRL, entropy-guided"),
+    "tree-grpo": Method(
+        search=rollouts_then(UniformRandom()), credit=TreeGrpo(), about="Tree-GRPO"
+    ),
+    "tree-rl": Method(
+        search=rollouts_then(TokenEntropy()), credit=TreeRl(), about="TreeRL, entropy-guided"
+    ),
     "focus": Method(
         search=two_phase,
         credit=DirectBranchTd(),
@@ -156,7 +141,7 @@ METHODS: dict[str, Method] = {
         about="flat rollouts, direct-branch TD",
     ),
     "focus-refine": Method(
-        search=refine_after(4),
+        search=REFINE,
         credit=DirectBranchTd(),
         warm_credit=RefinedTd(),
         critic="learned",
@@ -181,7 +166,7 @@ for _decay in (0.5, 0.8, 0.95, 1.0):
     METHODS |= {
         f"flat-lambda{_decay}": learned(flat, _credit, "flat rollouts, lambda TD"),
         f"refine-lambda{_decay}": learned(
-            refine_after(4), _credit, "four rollouts, then refinement; lambda TD"
+            REFINE, _credit, "four rollouts, then refinement; lambda TD"
         ),
         f"two-lambda{_decay}": learned(two_phase, _credit, "two-phase search, lambda TD"),
     }
