@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from focus.errors import ConfigError, CreditError
-from focus.tree import Node, NodeId, Returns, Tree
+from focus.tree import Evidence, Node, NodeId, Returns, Tree
 
 __all__ = (
     "Credit",
@@ -18,6 +18,7 @@ __all__ = (
     "check_prior_strength",
     "edge_return",
     "is_trained",
+    "outcome_targets",
     "prior_value",
     "prior_values",
     "returns_for",
@@ -132,6 +133,12 @@ def target_returns(tree: Tree[Any], returns: Returns) -> Returns:
     low, high = tree.header.critic_range
     is_shaped = any(node.incoming.step_reward for node in tree.edges())
     return replace(returns, step_weight=0.0) if is_shaped and 0 <= low < high <= 1 else returns
+
+
+def outcome_targets(evidence: Evidence, nodes: Iterable[NodeId]) -> dict[NodeId, Target]:
+    """Mean suffix outcome and its count, of each of these checkpoints that was measured."""
+    seen = {node_id: evidence[node_id] for node_id in nodes}
+    return {id_: Target(stats.mean, stats.count) for id_, stats in seen.items() if stats.count}
 
 
 def is_trained(node: Node[Any]) -> bool:

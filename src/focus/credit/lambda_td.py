@@ -9,10 +9,10 @@ from typing import Any
 
 from focus.credit.base import (
     Credit,
-    Target,
     check_prior_strength,
     edge_return,
     is_trained,
+    outcome_targets,
     prior_values,
     returns_for,
     target_returns,
@@ -70,13 +70,14 @@ class LambdaTd:
         """
         returns = returns_for(tree, self.prior_strength)
         priors = prior_values(tree, estimator=_NAME, allow_partial=allow_partial)
+        evidence = Evidence.of(tree, target_returns(tree, returns))
         over_edge = self._back_up(tree, priors, returns)
         baselines = _baselines(tree, priors, over_edge, returns.prior_strength)
         trained = [node.id for node in tree.edges() if node.id in baselines and is_trained(node)]
         return Credit(
             estimator=_NAME,
             advantages={head: over_edge[head] - baselines[head] for head in trained},
-            targets=_outcome_targets(tree, priors, returns),
+            targets=outcome_targets(evidence, priors),
             diagnostics={
                 head: {"return": over_edge[head], "baseline": baselines[head]} for head in trained
             },
@@ -118,14 +119,3 @@ def _baselines(
             others = total - (over_edge[head] - prior)
             baselines[head] = prior + others / (strength + len(heads) - 1)
     return baselines
-
-
-def _outcome_targets(
-    tree: Tree[Any], priors: Mapping[NodeId, float], returns: Returns
-) -> dict[NodeId, Target]:
-    evidence = Evidence.of(tree, target_returns(tree, returns))
-    return {
-        node_id: Target(evidence[node_id].mean, evidence[node_id].count)
-        for node_id in priors
-        if evidence[node_id].count
-    }

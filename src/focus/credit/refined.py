@@ -12,6 +12,7 @@ from focus.credit.base import (
     check_prior_strength,
     edge_return,
     is_trained,
+    outcome_targets,
     prior_values,
     returns_for,
     target_returns,
@@ -97,12 +98,11 @@ class RefinedTd:
         admitted = target_returns(tree, returns)
         if admitted != returns:
             evidence = Evidence.of(tree, admitted)
-        measured = {node_id: prior for node_id, prior in priors.items() if evidence[node_id].count}
-        if self.targets == "blend":
-            aims = _refined(measured, evidence, returns)
-        else:
-            aims = {node_id: evidence[node_id].mean for node_id in measured}
-        return {node_id: Target(aim, evidence[node_id].count) for node_id, aim in aims.items()}
+        measured = outcome_targets(evidence, priors)
+        if self.targets == "outcomes":
+            return measured
+        blend = _refined({node_id: priors[node_id] for node_id in measured}, evidence, returns)
+        return {node_id: Target(aim, measured[node_id].count) for node_id, aim in blend.items()}
 
 
 def _refined(
