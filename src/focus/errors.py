@@ -13,6 +13,7 @@
     │   └── FatalError         no request can succeed: wrong key, wrong model, mixed versions
     ├── CriticError            (RuntimeError)  a prediction is missing, non-finite or out of range
     ├── EnvError               (RuntimeError)  the task's own code raised
+    │   └── NondeterminismError    an episode answered its own actions otherwise than before
     ├── ToolError              (ValueError)    a tool's answer to a call it cannot serve
     ├── GraderError            (RuntimeError)  an answer could not be graded; never a zero reward
     ├── CollectionFailed       (RuntimeError)  failed expansions while `allow_partial` is off
@@ -46,6 +47,7 @@ __all__ = (
     "GraderError",
     "LifecycleError",
     "MissingExtra",
+    "NondeterminismError",
     "ProblemError",
     "RecordError",
     "Refused",
@@ -153,6 +155,10 @@ class CriticError(FocusError, RuntimeError):
 
 class EnvError(FocusError, RuntimeError):
     """An environment method raised; the original error is the cause."""
+
+
+class NondeterminismError(EnvError):
+    """An episode that was made again from its recorded actions answered otherwise."""
 
 
 class ToolError(FocusError, ValueError):

@@ -1,0 +1,68 @@
+"""Which states are open: given out and not yet released."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from focus.errors import ConfigError, EnvError, LifecycleError
+
+__all__ = ("OpenStates",)
+
+S = TypeVar("S")
+
+
+class OpenStates:
+    """The open states of one environment, by identity.
+
+    Args:
+        most: as many may be open at once; None is no limit.
+
+    Raises:
+        ConfigError: `most` is below 1.
+
+    >>> states = OpenStates()
+    >>> state = states.add(["a state"])
+    >>> len(states), states.drop(state), states.drop(state)
+    (1, True, False)
+    """
+
+    def __init__(self, *, most: int | None = None) -> None:
+        if most is not None and most < 1:
+            raise ConfigError(f"at least one state must be open, got most={most}")
+        self._most = most
+        self._by_id: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def add(self, state: S) -> S:
+        """Count a state as open."""
+        self._by_id[id(state)] = state
+        return state
+
+    def drop(self, state: Any) -> bool:
+        """Count it as released; whether it was open."""
+        return self._by_id.pop(id(state), None) is not None
+
+    def check(self, state: Any) -> None:
+        """Refuse one that is not open.
+
+        Raises:
+            LifecycleError: it was released, or comes from another environment.
+        """
+        if self._by_id.get(id(state)) is not state:
+            raise LifecycleError(
+                "this state was released, or belongs to another environment: it cannot be used"
+            )
+
+    def check_room(self) -> None:
+        """Refuse one more where as many are open as may be.
+
+        Raises:
+            EnvError: there is no room.
+        """
+        if self._most is not None and len(self._by_id) >= self._most:
+            raise EnvError(
+                f"{self._most} states are open, the most this environment may hold; give it "
+                "more (most=...), or collect smaller trees or fewer at once"
+            )
