@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from focus.credit.base import Credit
 from focus.errors import ConfigError
 from focus.records.invariants import check_export
+from focus.records.outcomes import mean_outcomes
 from focus.records.records import ActorRecord, RecordKey
 from focus.tokens import LogProbs, Span, TokenIds
 from focus.tree import NodeId, Tree
@@ -99,7 +100,7 @@ class _Builder:
         self._source = RecordKey.of(tree)
         self._law = tree.header.sampling.law
         self._contexts = _Contexts(tree)
-        self._outcomes = _mean_outcomes(tree)
+        self._outcomes = mean_outcomes(tree)
 
     def record(self, piece: Sequence[NodeId]) -> ActorRecord | None:
         """None when the piece has nothing to train."""
@@ -205,18 +206,6 @@ class _Contexts:
         context = _joined([known, *reversed(parts)])
         self._known[node_id] = context
         return context
-
-
-def _mean_outcomes(tree: Tree[Any]) -> list[float | None]:
-    """Mean outcome of the finished leaves below each node, itself included; None without any."""
-    sums, counts = [0.0] * len(tree), [0] * len(tree)
-    for node in reversed(list(tree)):
-        if node.is_terminal:
-            sums[node.id], counts[node.id] = tree.outcome(node.id), 1
-        if node.parent is not None:
-            sums[node.parent] += sums[node.id]
-            counts[node.parent] += counts[node.id]
-    return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
 def _parent(tree: Tree[Any], node_id: NodeId) -> NodeId:
