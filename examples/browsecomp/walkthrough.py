@@ -10,7 +10,11 @@ and trains the policy on them.
     python examples/browsecomp/walkthrough.py --url http://127.0.0.1:30000 --model FOLDER
 
 With --url the same code collects trees from a model behind an SGLang server (or router);
-it is not trained here.
+it is not trained here. A larger model, made and trained on a GPU in some minutes:
+
+    python scripts/build_agent --device cuda --model-size 12m --episodes 12000 --updates 3000 \\
+        --peak 1e-3 --evaluate 0 --workers 16 --out FOLDER
+    python examples/browsecomp/walkthrough.py --model FOLDER --device cuda --learning-rate 1e-4
 """
 
 import argparse
@@ -19,7 +23,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +37,7 @@ from focus.collect.texts import edge_texts
 from focus.execution import AdmissionPool, ExecutionServices
 from focus.integrations.local import ActorTrainer
 from focus.policies.base import Policy
-from focus.tasks.browse import Library, World
+from focus.tasks.browse import RANKINGS, Library, World
 from focus.tasks.browse.habits import FOLD_AT
 from focus.training.settings import ActorSettings
 
@@ -109,9 +113,18 @@ def ticking(what: str) -> Any:
 async def trained(size: Size, options: argparse.Namespace) -> dict[str, Any]:
     """Collect, credit, train and publish in rounds; success before and after."""
     policy = TransformersPolicy(
-        options.model or "agent", dtype="float32", profile=options.dialect, version="actor-0"
+        options.model or "agent",
+        device=options.device,
+        dtype="float32",
+        profile=options.dialect,
+        version="actor-0",
     )
-    trainer = ActorTrainer(copy.deepcopy(policy.model), ACTOR)
+    settings = replace(ACTOR, learning_rate=options.learning_rate)
+    trainer = ActorTrainer(copy.deepcopy(policy.model), settings)
+    size = replace(size, rounds=options.rounds or size.rounds)
+    note(
+        f"{sum(p.numel() for p in policy.model.parameters()):,} parameters on {policy.model.device}"
+    )
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(policy)
         services = await stack.enter_async_context(ExecutionServices(AdmissionPool(64)))
@@ -160,7 +173,7 @@ def opened(policy: Policy, services: ExecutionServices, options: argparse.Namesp
     """The library, and a policy in it."""
     return Browsing(
         policy=policy,
-        library=Library(World.draw(0)),
+        library=Library(World.draw(0), ranking=RANKINGS[options.ranking]),
         services=services,
         fold_at=options.fold_at,
         reply_tokens=options.reply_tokens,
@@ -215,6 +228,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--url", help="an SGLang server or router; collects, does not train")
     parser.add_argument("--model", help="model folder or name (default: the shipped agent)")
+    parser.add_argument("--device", help="cpu, cuda, …; by default the GPU if there is one")
+    parser.add_argument("--rounds", type=int, help="updates of the actor (2 quick, 8 full)")
+    parser.add_argument("--learning-rate", type=float, default=ACTOR.learning_rate)
+    parser.add_argument(
+        "--ranking",
+        choices=RANKINGS,
+        default="bm25",
+        help="of the search tool; counts needs no bm25s",
+    )
     parser.add_argument("--dialect", default="hermes", help="how the model writes calls")
     parser.add_argument("--fold-at", type=int, default=FOLD_AT, help="prompt tokens before a fold")
     parser.add_argument("--reply-tokens", type=int, default=48, help="most tokens of one reply")

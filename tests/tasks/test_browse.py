@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from focus.agent.tool_calls import answer_calls
 from focus.errors import ConfigError, ProblemError, ToolError
 from focus.rendering import Call
-from focus.tasks.browse import RELATIONS, Library, World
+from focus.tasks.browse import RANKINGS, RELATIONS, Library, World
 
 WORLD = World.draw(3, documents=400)
 
 
-@pytest.fixture(scope="module")
-def library() -> Library:
-    return Library(WORLD)
+@pytest.fixture(scope="module", params=sorted(RANKINGS))
+def library(request: pytest.FixtureRequest) -> Library:
+    return Library(WORLD, ranking=RANKINGS[request.param])
 
 
 def test_every_fact_stands_in_its_own_document_and_in_no_other() -> None:

@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from focus._extras import require
 from focus.agent import Tool, ToolEnv, tool
 from focus.errors import ToolError
 from focus.problem import Problem
+from focus.tasks.browse.ranking import Bm25, Ranking, words
 from focus.tasks.browse.world import Document, World
 
 __all__ = ("SYSTEM", "Library")
 
 SYSTEM = "Search the library, read, and submit the name where the chain ends."
 
-_WORD = re.compile(r"\w+")
-
 
 class Library:
-    """A world's documents, ranked by BM25 (bm25s); read-only, shared by all branches.
+    """A world's documents behind a search; read-only, shared by all branches.
 
     Args:
         world: what the documents describe.
         results: titles that a search gives.
+        ranking: makes the ranking of the documents' texts.
 
     Raises:
-        MissingExtra: bm25s is not installed.
+        MissingExtra: bm25s, the default ranking, is not installed.
     """
 
-    def __init__(self, world: World, *, results: int = 3) -> None:
-        bm25s: Any = require("bm25s", extra="agents")
+    def __init__(
+        self,
+        world: World,
+        *,
+        results: int = 3,
+        ranking: Callable[[Sequence[str]], Ranking] = Bm25,
+    ) -> None:
         self.world = world
         self._by_id = {document.id: document for document in world.documents}
         self._results = results
-        self._ranking = bm25s.BM25()
-        self._ranking.index(
-            [_words(f"{d.title} {d.title} {d.text}") for d in world.documents],
-            show_progress=False,
-        )
+        self._ranking = ranking([f"{d.title} {d.title} {d.text}" for d in world.documents])
 
     def search(self, query: str) -> list[Document]:
         """The documents that fit best; [] when no word of the query occurs."""
-        found, scores = self._ranking.retrieve(
-            [_words(query)], k=self._results, show_progress=False
-        )
-        return [
-            self.world.documents[place]
-            for place, score in zip(found[0], scores[0], strict=True)
-            if score > 0
-        ]
+        return [self.world.documents[p] for p in self._ranking.best(query, self._results)]
 
     def document(self, number: str) -> Document:
         """The document of an id.
@@ -92,7 +84,7 @@ class Library:
                 id: four digits.
                 word: what they hold.
             """
-            told = [s for s in self.document(id).sentences if word.lower() in _words(s)]
+            told = [s for s in self.document(id).sentences if word.lower() in words(s)]
             return " ".join(told) or "nothing found"
 
         return [search, open_document, find]
@@ -104,7 +96,3 @@ class Library:
             return float(str(answer["answer"]).strip(" .").lower() == str(problem.label).lower())
 
         return ToolEnv(self.tools(), grade=grade, system=SYSTEM)
-
-
-def _words(text: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(text)]
