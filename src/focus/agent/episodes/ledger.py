@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from focus.errors import ConfigError, EnvError, LifecycleError
@@ -30,6 +32,7 @@ class OpenStates:
         if most is not None and most < 1:
             raise ConfigError(f"at least one state must be open, got most={most}")
         self._most = most
+        self._coming = 0
         self._by_id: dict[int, Any] = {}
 
     def __len__(self) -> int:
@@ -55,14 +58,26 @@ class OpenStates:
                 "this state was released, or belongs to another environment: it cannot be used"
             )
 
-    def check_room(self) -> None:
-        """Refuse one more where as many are open as may be.
+    def drop_all(self) -> list[Any]:
+        """Count all as released; those that were open."""
+        states = list(self._by_id.values())
+        self._by_id.clear()
+        return states
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """Room for one more, while it is made.
 
         Raises:
-            EnvError: there is no room.
+            EnvError: as many are open, or being made, as may be.
         """
-        if self._most is not None and len(self._by_id) >= self._most:
+        if self._most is not None and len(self._by_id) + self._coming >= self._most:
             raise EnvError(
                 f"{self._most} states are open, the most this environment may hold; give it "
                 "more (most=...), or collect smaller trees or fewer at once"
             )
+        self._coming += 1
+        try:
+            yield
+        finally:
+            self._coming -= 1
