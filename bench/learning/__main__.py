@@ -25,7 +25,7 @@ TUNING_SHARE = 0.4
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=sorted(FAMILIES), default="chain-5")
-    parser.add_argument("--model", default="builtin", help="start of every trial")
+    parser.add_argument("--model", default="", help="start of every trial; the task's own")
     parser.add_argument("--methods", default="grpo,focus", help=", ".join(METHODS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rates", default="5e-5,1e-4,2e-4", help="learning rates to try")

@@ -6,23 +6,26 @@ import dataclasses
 import json
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
+from bench.learning.books import Books, trained_by_critic
+from bench.learning.judging import Judge
 from bench.learning.methods import METHODS, Method
-from bench.learning.tasks import bench_task
+from bench.learning.ppo import TokenCritic, TokenValues, reweighted
+from bench.learning.tabular.learner import TabularLearner, TokenTable
+from bench.learning.tasks import FAMILIES, searched
 
 from focus._cancellation import siblings
-from focus.collect import Collection, Ledger
-from focus.critic import Critic, render_context
+from focus.collect import Collection
+from focus.critic import Critic
 from focus.execution import AdmissionPool, ExecutionServices
 from focus.integrations.local import LocalLearner
-from focus.records.records import CriticRecord
+from focus.records.records import ActorRecord, CriticRecord
 from focus.sampling import derive_seed
-from focus.training.gate import GateReport, GateSample, judge
 from focus.training.making import make_collector
 from focus.training.settings import ActorSettings, CriticSettings, TrainSettings
 from focus.training.solving import evaluate
@@ -31,8 +34,7 @@ from focus.tree import Identity
 
 __all__ = ("Trial", "TrialSpec", "run_trial")
 
-LEAST_SAMPLES = 200
-"""Checkpoints of two rounds; the product wants 500, which small rounds here do not reach."""
+Point = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ class TrialSpec:
     """All that decides a trial.
 
     Attributes:
-        task, model, method, seed: what is trained on what, and how.
+        task, model, method, seed: what is trained on what, and how; "" is the task's own model.
         learning_rate: of the actor.
         prompts: problems per round.
         minibatches: optimizer steps per round.
@@ -49,10 +51,11 @@ class TrialSpec:
         evaluations: held-out measurements, evenly spaced, the first before training.
         eval_problems: problems of each.
         critic_steps, critic_rate, replay: the critic's training per round.
+        frozen: the policy stays as it is; for figures of a single policy.
     """
 
     task: str
-    model: str
+    model: str = ""
     method: str
     seed: int = 0
     learning_rate: float = 1e-4
@@ -65,72 +68,89 @@ class TrialSpec:
     critic_steps: int = 24
     critic_rate: float = 1e-3
     replay: int = 2
+    frozen: bool = False
 
     @property
     def name(self) -> str:
         return (
             f"{self.task}.{self.method}.lr{self.learning_rate:g}.p{self.prompts}"
-            f"m{self.minibatches}.s{self.seed}"
+            f"m{self.minibatches}.t{self.tokens_per_prompt}"
+            f"{'.frozen' if self.frozen else ''}.s{self.seed}"
         )
 
 
 class Trial:
-    """Runs a spec; `points` is its curve."""
+    """Runs a spec; `points` is its curve.
 
-    def __init__(self, spec: TrialSpec, *, device: str | None = None) -> None:
+    Args:
+        spec: what to run.
+        device: where a network is trained; None takes the GPU when there is one.
+        on_point: called with the curve so far after each evaluation.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        *,
+        device: str | None = None,
+        on_point: Callable[[list[Point]], None] = lambda points: None,
+    ) -> None:
         self.spec = spec
         self.method: Method = METHODS[spec.method]
-        self.task = bench_task(spec.task)
-        settings = TrainSettings(
-            model=spec.model,
-            seed=spec.seed,
-            capacity=512,
-            actor=ActorSettings(
-                learning_rate=spec.learning_rate, minibatches=spec.minibatches, batch_tokens=65536
-            ),
-            critic=CriticSettings(
-                steps=spec.critic_steps, learning_rate=spec.critic_rate, batch_tokens=65536
-            ),
+        self.task = FAMILIES[spec.task].make_task()
+        self.critic_settings = CriticSettings(
+            steps=spec.critic_steps, learning_rate=spec.critic_rate, batch_tokens=65536
         )
-        self.learner = LocalLearner(settings, device=device)
+        self.learner = _learner(spec, self.critic_settings, device)
+        self.token_values = self._token_values() if self.method.critic == "token" else None
         self.window = OutcomeWindow(spec.replay)
-        self.replay: deque[list[CriticRecord]] = deque(maxlen=spec.replay)
-        self.fresh: deque[list[GateSample]] = deque(maxlen=2)
-        self.report: GateReport | None = None
-        self.points: list[dict[str, Any]] = []
-        self.books = {"tokens": 0, "prefill": 0, "critic_calls": 0, "learner": 0}
+        self.replay: deque[tuple[list[CriticRecord], list[Collection]]] = deque(maxlen=spec.replay)
+        self.judge = Judge()
+        self.points: list[Point] = []
+        self.books = Books()
         self.length = 1.0
+        self.mixed: list[bool] = []
+        self.on_round: list[Callable[[Sequence[ActorRecord], int], None]] = []
+        self._on_point = on_point
 
-    async def run(self, services: ExecutionServices) -> list[dict[str, Any]]:
+    def _token_values(self) -> TokenValues:
+        if isinstance(self.learner, TabularLearner):
+            return TokenTable(self.learner.game)
+        return TokenCritic(
+            self.spec.model or FAMILIES[self.spec.task].start,
+            steps=self.spec.critic_steps,
+            rate=self.spec.critic_rate,
+            device=self.learner.policy.model.device,
+        )
+
+    async def run(self, services: ExecutionServices) -> list[Point]:
         """Train up to the budget; returns the curve."""
         spec, started = self.spec, time.monotonic()
         evaluating, due, index = 0.0, 0.0, 0
-        mixed: list[bool] = []
         while True:
-            if self.books["tokens"] >= due:
+            if self.books.tokens >= due:
                 before = time.monotonic()
                 accuracy = await self._accuracy(services)
                 evaluating += time.monotonic() - before
                 wall_s = round(time.monotonic() - started - evaluating, 2)
-                self.points.append(self._point(accuracy, index, wall_s, mixed))
-                mixed = []
+                self.points.append(self._point(accuracy, index, wall_s))
+                self._on_point(self.points)
                 due += spec.budget / (spec.evaluations - 1)
-                if self.books["tokens"] >= spec.budget:
+                if self.books.tokens >= spec.budget:
                     return self.points
-            collections = await self._collect(index, services)
-            mixed += map(_is_mixed, collections)
+            collections = await self._batch(index, services)
             await anyio.to_thread.run_sync(self._learn, index, collections)
             index += 1
 
-    def _point(
-        self, accuracy: float, index: int, wall_s: float, mixed: Sequence[bool]
-    ) -> dict[str, Any]:
-        report = self.report
+    def _point(self, accuracy: float, index: int, wall_s: float) -> Point:
+        report, mixed = self.judge.report, self.mixed
+        self.mixed = []
         return {
-            **self.books,
+            **self.books.to_dict(),
             "accuracy": accuracy,
             "round": index,
             "wall_s": wall_s,
+            "prompts": len(mixed),
             "mixed_ratio": sum(mixed) / len(mixed) if mixed else None,
             "gate": None if report is None else report.passed,
             "critic_brier": None if report is None else report.critic_brier,
@@ -138,44 +158,60 @@ class Trial:
         }
 
     async def _accuracy(self, services: ExecutionServices) -> float:
-        problems = self.task.problems("heldout", self.spec.eval_problems, seed=99)
-        found = await evaluate(
-            self.learner.policy,
-            self.task,
-            problems,
-            seed=derive_seed(self.spec.seed, "eval", len(self.points)),
-            services=services,
-        )
-        self.length = found.tokens / found.n
+        if isinstance(self.learner, TabularLearner):
+            accuracy, self.length = self.learner.success, float(self.learner.game.horizon)
+        else:
+            found = await evaluate(
+                self.learner.policy,
+                self.task,
+                self.task.problems("heldout", self.spec.eval_problems, seed=99),
+                seed=derive_seed(self.spec.seed, "eval", len(self.points)),
+                services=services,
+            )
+            accuracy, self.length = found.accuracy, found.tokens / found.n
         if not self.points:
-            self.window.first_guess = found.accuracy
-        return found.accuracy
+            self.window.first_guess = accuracy
+        return accuracy
 
     @property
     def steers(self) -> bool:
-        kind = self.method.critic
-        return kind == "free" or (
-            kind == "learned" and self.report is not None and self.report.passed
-        )
+        kind, report = self.method.critic, self.judge.report
+        return kind == "free" or (kind == "learned" and report is not None and report.passed)
 
-    async def _collect(self, index: int, services: ExecutionServices) -> list[Collection]:
+    async def _batch(self, index: int, services: ExecutionServices) -> list[Collection]:
+        """The prompts of an update: those of one draw, or informative ones of several."""
+        refills, wanted = self.method.refills, self.spec.prompts
+        collections = await self._collect(index, services)
+        if refills is None:
+            return collections
+        kept = [collection for collection in collections if informs(collection)]
+        for draw in range(1, refills + 1):
+            if len(kept) >= wanted:
+                break
+            again = await self._collect(index, services, draw=draw)
+            kept += [collection for collection in again if informs(collection)]
+        return kept[:wanted]
+
+    async def _collect(
+        self, index: int, services: ExecutionServices, *, draw: int = 0
+    ) -> list[Collection]:
         spec, method = self.spec, self.method
-        problems = self.task.problems(
-            "train", spec.prompts, seed=derive_seed(spec.seed, "train", index)
-        )
+        named = ("train", index, draw) if draw else ("train", index)
+        problems = self.task.problems("train", spec.prompts, seed=derive_seed(spec.seed, *named))
         constant = Critic.constant(round(self.window.rates().constant, 6))
         critic = self.learner.critic() if self.steers else constant
         warm = method.warm_credit is not None and not self.steers
         credit = method.warm_credit if warm else method.credit
         assert credit is not None
         found: dict[int, Collection] = {}
-        identity = Identity(run=f"bench-{spec.seed}", round=index)
+        identity = Identity(run=f"bench-{spec.seed}", round=index, attempt=draw)
         search = method.search(spec.tokens_per_prompt, self.length)
+        task = searched(self.task, search)
 
         async def one(number: int) -> None:
             collector = make_collector(
                 self.learner.policy,
-                self.task,
+                task,
                 problems[number],
                 search=search,
                 critic=critic,
@@ -192,77 +228,95 @@ class Trial:
                 group.start_soon(one, number)
         collections = [found[number] for number in range(len(problems))]
         for collection in collections:
-            self._enter(collection.ledger, learned=critic is not constant)
-        if method.critic != "none":
-            await self._judge(collections)
+            self.books.enter(collection.ledger, steered=critic is not constant)
+        self.mixed += map(is_mixed, collections)
+        if method.critic in ("learned", "free"):
+            self.books.critic_read += sum(c.ledger.tokens_distinct for c in collections)
+            await self.judge.hear(
+                collections,
+                self.learner.critic(),
+                policy=self.learner.policy,
+                rates=self.window.rates(),
+            )
         return collections
-
-    def _enter(self, ledger: Ledger, *, learned: bool) -> None:
-        self.books["tokens"] += ledger.tokens_generated
-        self.books["prefill"] += ledger.tokens_submitted - (ledger.tokens_cached or 0)
-        self.books["learner"] += ledger.tokens_learner
-        if learned:
-            self.books["critic_calls"] += ledger.critic_calls
-
-    async def _judge(self, collections: Sequence[Collection]) -> None:
-        """The critic against outcomes of problems it has not been trained on, free of charge."""
-        samples: list[GateSample] = []
-        critic = self.learner.critic()
-        contexts, places = [], []
-        for collection in collections:
-            tree = collection.tree
-            for node_id, outcome in _opening_suffixes(collection):
-                payload = tree[node_id].payload
-                places.append((tree.header.problem.key, tree[node_id].depth, outcome))
-                contexts.append(render_context(critic.renderer, self.learner.policy, payload))
-        values = await critic.score(contexts)
-        for (key, depth, outcome), value in zip(places, values, strict=True):
-            samples.append(GateSample(key, depth, value, outcome))
-        self.fresh.append(samples)
-        pooled = [sample for batch in self.fresh for sample in batch]
-        if pooled:
-            self.report = judge(pooled, self.window.rates(), least_samples=LEAST_SAMPLES)
 
     def _learn(self, index: int, collections: Sequence[Collection]) -> None:
         seed = derive_seed(self.spec.seed, "update", index)
         self.window.add(collections)
-        if self.method.critic != "none":
-            self.replay.append([r for c in collections for r in c.critic])
-            records = [r for batch in self.replay for r in batch]
-            self.learner.update_critic(records, seed=seed)
-        self.learner.update_actor([r for c in collections for r in c.actor], seed=seed)
+        if self.method.critic in ("learned", "free"):
+            self._learn_values(collections, seed)
+        records: Sequence[ActorRecord] = [r for c in collections for r in c.actor]
+        if self.token_values is not None:
+            records = self._reweighted(self.token_values, records, seed)
+        for listener in self.on_round:
+            listener(records, self.books.tokens)
+        if not self.spec.frozen:
+            self.learner.update_actor(records, seed=seed)
         self.learner.publish(index)
 
+    def _learn_values(self, collections: Sequence[Collection], seed: int) -> None:
+        self.replay.append(([r for c in collections for r in c.critic], list(collections)))
+        records = [r for batch, _ in self.replay for r in batch]
+        trees = [collection for _, batch in self.replay for collection in batch]
+        self.learner.update_critic(records, seed=seed)
+        self.books.critic_trained += trained_by_critic(trees, len(records), self.critic_settings)
 
-def _opening_suffixes(collection: Collection) -> list[tuple[int, float]]:
-    """Checkpoints of rollouts that no result could select, each with the outcome it led to."""
-    tree = collection.tree
-    opening = {s.expansion for s in tree.selections[: collection.opening] if s.node == 0}
-    chains: dict[int, list[int]] = {}
-    for node in tree.edges():
-        if node.incoming.provenance.expansion in opening:
-            chains.setdefault(node.incoming.provenance.expansion, []).append(node.id)
-    samples = []
-    for chain in chains.values():
-        if tree[chain[-1]].is_terminal:
-            outcome = tree.outcome(chain[-1])
-            samples += [(node_id, outcome) for node_id in (0, *chain[:-1])]
-    return samples
+    def _reweighted(
+        self, critic: TokenValues, records: Sequence[ActorRecord], seed: int
+    ) -> list[ActorRecord]:
+        tokens = sum(len(record.tokens) for record in records)
+        values = critic.values(records)
+        fresh, targets = reweighted(records, values, decay=self.method.token_decay)
+        critic.update(records, targets, seed=seed)
+        self.books.critic_read += tokens
+        self.books.critic_trained += self.spec.critic_steps * tokens // 8
+        return fresh
 
 
-def _is_mixed(collection: Collection) -> bool:
+def _learner(
+    spec: TrialSpec, critic: CriticSettings, device: str | None
+) -> LocalLearner | TabularLearner:
+    family = FAMILIES[spec.task]
+    actor = ActorSettings(
+        learning_rate=spec.learning_rate, minibatches=spec.minibatches, batch_tokens=65536
+    )
+    if family.game is not None:
+        return TabularLearner(family.game, actor)
+    settings = TrainSettings(
+        model=spec.model or family.start,
+        seed=spec.seed,
+        capacity=512,
+        actor=actor,
+        critic=critic,
+    )
+    return LocalLearner(settings, device=device, profile=family.profile)
+
+
+def is_mixed(collection: Collection) -> bool:
+    """Whether the finished leaves of a prompt ended differently."""
     return len({collection.tree.outcome(node) for node in collection.tree.terminals()}) > 1
 
 
+def informs(collection: Collection) -> bool:
+    """Whether any edge has a weight; in a group of equal outcomes none has."""
+    return any(collection.credit.advantages.values())
+
+
 async def run_trial(spec: TrialSpec, out: Path, *, device: str | None = None) -> None:
-    """Run one trial and write its curve, whole or not at all."""
-    trial = Trial(spec, device=device)
-    try:
-        async with ExecutionServices(AdmissionPool(512)) as services:
-            points = await trial.run(services)
-    finally:
-        await trial.learner.aclose()
+    """Run one trial; ``out`` holds its curve, ``.partial`` beside it what it has meanwhile."""
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_suffix(".partial")
-    partial.write_text(json.dumps({"spec": dataclasses.asdict(spec), "points": points}))
+
+    def keep(points: list[Point]) -> None:
+        curve = {"spec": dataclasses.asdict(spec), "points": points}
+        scratch = out.with_suffix(".writing")
+        scratch.write_text(json.dumps(curve))
+        scratch.replace(partial)
+
+    trial = Trial(spec, device=device, on_point=keep)
+    try:
+        async with ExecutionServices(AdmissionPool(512)) as services:
+            await trial.run(services)
+    finally:
+        await trial.learner.aclose()
     partial.replace(out)

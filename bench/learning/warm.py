@@ -1,6 +1,7 @@
-"""Starting models: the shipped one, taught a family's length and its demonstrator's habit.
+"""Starting models: a model taught a family's problems and its demonstrator's habit.
 
 python -m bench.learning.warm --task chain-20 --out models/chain-20 --device cuda
+python -m bench.learning.warm --task chain-40 --size 10m --updates 3000 --out models/chain-40-10m
 """
 
 from __future__ import annotations
@@ -9,52 +10,101 @@ import argparse
 import math
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import anyio
 import torch
-from bench.learning.tasks import FAMILIES, slips_for
-from transformers import AutoModelForCausalLM
+from bench.learning.tasks import FAMILIES, Family
+from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
+from focus.execution import AdmissionPool, ExecutionServices
 from focus.models import resolve
+from focus.policies.transformers import TransformersPolicy
+from focus.problem import Problem
 from focus.rendering import load_tokenizer, render_chat
-from focus.tasks.arithmetic import demonstration, make_problems, prompt_messages
+from focus.training.solving import evaluate
 
 SEED = 11
+CONTEXT = 1024
+SIZES = {"1m": (128, 4), "10m": (384, 6), "30m": (512, 10)}
+"""Hidden width and layers of models that start from random weights."""
+
+
+def fresh_model(size: str, tokenizer: Any) -> Qwen3ForCausalLM:
+    """A Qwen3 of that size with seeded random weights, for an existing tokenizer."""
+    hidden, layers = SIZES[size]
+    torch.manual_seed(SEED)
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
+        num_key_value_heads=hidden // 32,
+        head_dim=32,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        **ends,
+    )
+    model = Qwen3ForCausalLM(config)
+    model.generation_config = GenerationConfig(do_sample=True, **ends)
+    return model
+
+
+class Lessons:
+    """Demonstrations of a family as rows of ids, with where the reply starts."""
+
+    def __init__(self, family: Family, tokenizer: Any, problems: Sequence[Problem]) -> None:
+        self._family = family
+        self._tokenizer = tokenizer
+        self._problems = problems
+        self._rng = random.Random(SEED)
+
+    def rows(self, start: int, count: int) -> list[tuple[list[int], int]]:
+        """The next rows; problems repeat when they run out, slips never do."""
+        return [self._row(start + offset) for offset in range(count)]
+
+    def _row(self, place: int) -> tuple[list[int], int]:
+        family, tokenizer = self._family, self._tokenizer
+        assert family.messages is not None
+        assert family.demonstrate is not None
+        problem = self._problems[place % len(self._problems)]
+        prompt = render_chat(tokenizer, family.messages(problem))
+        text = family.demonstrate(problem, self._rng)
+        reply = tokenizer.encode(text, add_special_tokens=False)
+        return [*prompt, *reply, tokenizer.eos_token_id], len(prompt)
 
 
 def teach(
-    task: str, out: Path, *, start: str, updates: int, batch: int, peak: float, device: str
+    model: Any, lessons: Lessons, *, updates: int, batch: int, peak: float, seconds: float
 ) -> float:
-    """Cross-entropy on demonstrations with slips; returns the last loss."""
-    folder = resolve(start)
-    tokenizer = load_tokenizer(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device)
-    model.config.max_position_embeddings = max(model.config.max_position_embeddings, 1024)
-    rng = random.Random(SEED)
+    """Cross-entropy on demonstrations, warm-up and cosine decay; returns the last loss."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.98), weight_decay=0.1)
-    slips = slips_for(task)
-    problems = make_problems(updates * batch, seed=SEED, steps=FAMILIES[task])
     loss = torch.zeros(())
     model.train()
+    started = time.monotonic()
     for update in range(updates):
-        rows = []
-        for problem in problems[update * batch : (update + 1) * batch]:
-            prompt = render_chat(tokenizer, prompt_messages(problem))
-            text = demonstration(problem, slips=slips, rng=rng)
-            reply = tokenizer.encode(text, add_special_tokens=False)
-            rows.append(([*prompt, *reply, tokenizer.eos_token_id], len(prompt)))
-        decay = 0.02 + 0.49 * (1 + math.cos(math.pi * update / updates))
+        # Decay follows the clock where time ends first, so that it always comes to its end.
+        passed = max(update / updates, (time.monotonic() - started) / seconds)
+        if passed >= 1:
+            break
+        decay = 0.02 + 0.49 * (1 + math.cos(math.pi * passed))
         for group in optimizer.param_groups:
             group["lr"] = peak * min(1.0, (update + 1) / 40) * decay
-        loss = _loss(model, rows)
+        loss = _loss(model, lessons.rows(update * batch, batch))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        if update % 50 == 49:
+            spent = time.monotonic() - started
+            print(f"update {update + 1}/{updates}  loss {loss:.4f}  {spent:.0f} s", flush=True)
     model.eval()
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    return float(loss)
+    return float(loss.detach())
 
 
 def _loss(model: torch.nn.Module, rows: list[tuple[list[int], int]]) -> torch.Tensor:
@@ -69,27 +119,60 @@ def _loss(model: torch.nn.Module, rows: list[tuple[list[int], int]]) -> torch.Te
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten())
 
 
+async def solve_rate(task: str, folder: Path, *, problems: int, device: str) -> float:
+    """Share of held-out problems that the model solves at T = 1."""
+    made = FAMILIES[task].make_task()
+    async with (
+        TransformersPolicy(folder, device=device, dtype="float32", max_batch=512) as policy,
+        ExecutionServices(AdmissionPool(512)) as services,
+    ):
+        asked = made.problems("heldout", problems, seed=99)
+        found = await evaluate(policy, made, asked, seed=SEED, services=services)
+    return found.accuracy
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--task", choices=sorted(FAMILIES), required=True)
+    taught = sorted(name for name, family in FAMILIES.items() if family.demonstrate)
+    parser.add_argument("--task", choices=taught, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--start", default="builtin")
+    parser.add_argument("--start", default="builtin", help="model to go on from")
+    parser.add_argument("--size", choices=sorted(SIZES), help="start from random weights instead")
     parser.add_argument("--updates", type=int, default=600)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--peak", type=float, default=1e-3)
+    parser.add_argument("--peak", type=float, default=1e-3, help="highest learning rate")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end by then")
+    parser.add_argument("--evaluate", type=int, default=256, help="held-out problems; 0 skips")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     started = time.monotonic()
+    folder = resolve(options.start)
+    tokenizer = load_tokenizer(folder)
+    if options.size:
+        model: Any = fresh_model(options.size, tokenizer)
+    else:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.config.max_position_embeddings = CONTEXT
+    family = FAMILIES[options.task]
+    needed = min(options.updates * options.batch, 40_000)
+    problems = family.make_task().problems("train", needed, seed=SEED)
     loss = teach(
-        options.task,
-        options.out,
-        start=options.start,
+        model.to(options.device),
+        Lessons(family, tokenizer, problems),
         updates=options.updates,
         batch=options.batch,
         peak=options.peak,
-        device=options.device,
+        seconds=options.seconds,
     )
-    print(f"{options.task}: last loss {loss:.4f}, {time.monotonic() - started:.0f} s", flush=True)
+    model.to(getattr(torch, options.dtype)).save_pretrained(options.out)
+    tokenizer.save_pretrained(options.out)
+    rate = "?"
+    if options.evaluate:
+        asked = {"problems": options.evaluate, "device": options.device}
+        rate = f"{anyio.run(lambda: solve_rate(options.task, options.out, **asked)):.3f}"
+    spent = time.monotonic() - started
+    print(f"{options.task}: last loss {loss:.4f}, solves {rate}, {spent:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from focus.integrations.local.critic import CriticTrainer
 from focus.models import resolve
 from focus.models.weights import stored_weights
 from focus.policies.transformers import TransformersPolicy
-from focus.records.records import ActorRecord, CriticRecord
+from focus.records import CriticRecord, PolicyRecord
 from focus.training.settings import TrainSettings
 
 __all__ = ("LocalLearner",)
@@ -31,12 +31,19 @@ class LocalLearner:
     Args:
         settings: model, temperature, batch sizes, learning rates.
         device: ``"cpu"``, ``"cuda"``; None takes the GPU when there is one.
+        profile: how messages become prompt ids.
 
     Raises:
         ConfigError: the model folder cannot be used.
     """
 
-    def __init__(self, settings: TrainSettings, *, device: str | None = None) -> None:
+    def __init__(
+        self,
+        settings: TrainSettings,
+        *,
+        device: str | None = None,
+        profile: str = "token_chunk",
+    ) -> None:
         self._policy = TransformersPolicy(
             settings.model,
             device=device,
@@ -44,6 +51,7 @@ class LocalLearner:
             max_batch=settings.capacity,
             version="actor-0000",
             train_temperature=settings.temperature,
+            profile=profile,
         )
         folder = resolve(settings.model)
         self._actor = ActorTrainer(copy.deepcopy(self._policy.model), settings.actor)
@@ -64,7 +72,7 @@ class LocalLearner:
     def critic(self) -> Critic:
         return Critic.local(self._critic.model)
 
-    def update_actor(self, records: Sequence[ActorRecord], *, seed: int) -> Mapping[str, float]:
+    def update_actor(self, records: Sequence[PolicyRecord], *, seed: int) -> Mapping[str, float]:
         return self._actor.update(records, seed=seed)
 
     def update_critic(self, records: Sequence[CriticRecord], *, seed: int) -> Mapping[str, float]:

@@ -1,0 +1,71 @@
+"""Other people's methods, written anew from their formulas as searches and estimators of FOCUS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bench.learning.plans import Method, flat, rollouts_then, spo, vine
+
+from focus import Grpo, Rloo, SpoTree, TokenEntropy, TreeGrpo, TreeRl, UniformRandom, VinePpo
+from focus.search import Allocator, BetaBernoulli, Calibration, Session, View
+from focus.tree import NodeId
+
+__all__ = ("PEERS", "MixedOutcome")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedOutcome(Allocator):
+    """Continues prefixes whose outcome is most open: p·(1 − p) ÷ (1 + children + pending).
+
+    p is the predicted chance of success, that of the critic moved by the outcomes seen from
+    there (κ of them for the critic). This is the allocation of TRACE, whose abstract names a
+    learned success predictor and mixed outcomes; the count penalty is ours.
+    """
+
+    model: Calibration = field(default_factory=BetaBernoulli)
+
+    def session(self, view: View) -> Session:
+        return _Openness(self.model, view)
+
+
+class _Openness(Session):
+    def __init__(self, model: Calibration, view: View) -> None:
+        self._model = model
+        self._view = view
+        self._strength = view.tree.header.returns.prior_strength
+
+    def score(self, node_id: NodeId) -> float:
+        value = self._view.tree[node_id].value
+        seen = self._view.evidence[node_id]
+        if value is None:
+            return float("-inf")
+        chance = self._model.posterior(value, seen, prior_strength=self._strength).mean
+        return chance * (1 - chance) / (1 + self._view.branches_at(node_id))
+
+
+PEERS: dict[str, Method] = {
+    "grpo": Method(search=flat, credit=Grpo(), about="GRPO"),
+    "grpo-drop": Method(
+        search=flat, credit=Grpo(), refills=0, about="GRPO, groups without variance left out"
+    ),
+    "grpo-filter": Method(
+        search=flat, credit=Grpo(), refills=3, about="GRPO, such groups drawn anew (DAPO)"
+    ),
+    "rloo": Method(search=flat, credit=Rloo(), about="RLOO"),
+    "ppo": Method(search=flat, credit=Rloo(), critic="token", about="PPO, GAE 0.95 over tokens"),
+    "vine-ppo": Method(search=vine(1), credit=VinePpo(), about="VinePPO, one probe a checkpoint"),
+    "spo-tree": Method(search=spo, credit=SpoTree(), about="SPO-tree, widths 4-2-2"),
+    "tree-grpo": Method(
+        search=rollouts_then(UniformRandom()), credit=TreeGrpo(), about="Tree-GRPO"
+    ),
+    "tree-rl": Method(
+        search=rollouts_then(TokenEntropy()), credit=TreeRl(), about="TreeRL, entropy-guided"
+    ),
+    "trace": Method(
+        search=rollouts_then(MixedOutcome()),
+        credit=TreeGrpo(),
+        warm_credit=TreeGrpo(),
+        critic="learned",
+        about="TRACE, prefixes of open outcome",
+    ),
+}

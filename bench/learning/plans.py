@@ -1,0 +1,91 @@
+"""Searches as functions of the budget, and what a row of the comparison is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from focus import Concurrency, FixedWidth, Phase, Search
+from focus.credit import Estimator
+from focus.search import Allocator, EachCheckpoint, Edges, RootOnly
+
+__all__ = ("Method", "Plan", "flat", "rollouts_then", "spo", "two_phase", "vine")
+
+Plan = Callable[[int, float], Search]
+"""A search from the tokens per prompt and those of an average solution."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One row of the comparison.
+
+    Attributes:
+        search: from the tokens per prompt and those of an average solution.
+        credit: weights, once the critic steers or where there is none.
+        warm_credit: weights before the critic has passed its gate.
+        critic: ``"none"``; ``"learned"`` is trained every round and values checkpoints
+            once it has passed the gate; ``"free"`` values them from the first round on;
+            ``"token"`` values every token, for `token_decay`, and no checkpoint.
+        token_decay: λ of the generalised advantage over tokens that replaces the weights.
+        refills: prompts whose weights are all 0 are left out of the update, and up to so
+            many more batches are drawn to take their places; None keeps every prompt.
+        about: whose idea it is.
+    """
+
+    search: Plan
+    credit: Estimator
+    warm_credit: Estimator | None = None
+    critic: Literal["none", "learned", "free", "token"] = "none"
+    token_decay: float = 0.95
+    refills: int | None = None
+    about: str = ""
+
+
+def flat(tokens: int, length: float) -> Search:
+    """As many independent rollouts as the budget buys."""
+    rollouts = max(2, round(tokens / length))
+    return Search.flat(rollouts, concurrency=rollouts)
+
+
+def vine(probes: int) -> Plan:
+    """Rollouts, and probes from each of their checkpoints."""
+
+    def search(tokens: int, length: float) -> Search:
+        # Probes from each of about six checkpoints cost half a solution each.
+        rollouts = max(1, round(tokens / (length * (1 + 3 * probes))))
+        phases = [
+            Phase(RootOnly(), attempts=rollouts, gate=Concurrency(rollouts)),
+            Phase(EachCheckpoint(probes), attempts=10**6, gate=Concurrency(probes)),
+        ]
+        return Search(phases, concurrency=8)
+
+    return search
+
+
+def spo(tokens: int, length: float) -> Search:
+    """Widths 4-2-2, or 3-2 where the budget holds fewer than six solutions."""
+    widths = (4, 2, 2) if tokens / length >= 6 else (3, 2)
+    phase = Phase(FixedWidth(widths), attempts=10**6, extent=Edges(1), gate=Concurrency(8))
+    return Search([phase], concurrency=8)
+
+
+def two_phase(tokens: int, length: float) -> Search:
+    """The library's own default."""
+    return Search.two_phase(tokens=tokens)
+
+
+def rollouts_then(allocator: Allocator, *, rollouts: int | None = None) -> Plan:
+    """Some rollouts from the prompt, half the budget unless said, then branches by a ranking."""
+
+    def search(tokens: int, length: float) -> Search:
+        first = rollouts or max(2, round(tokens / length / 2))
+        return Search(
+            [
+                Phase(RootOnly(), attempts=first, gate=Concurrency(first)),
+                Phase(allocator, tokens=max(1, tokens - round(first * length))),
+            ],
+            concurrency=4,
+        )
+
+    return search
