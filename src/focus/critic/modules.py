@@ -21,14 +21,18 @@ class ScalarHead(torch.nn.Module):
         super().__init__()
         self.backbone = backbone
         self.head = head
+        # accelerate asks a module which of its layers are sharded as a whole.
+        self._no_split_modules = getattr(backbone, "_no_split_modules", None)
 
     def forward(self, *, rows: list[int], places: list[int], **inputs: Any) -> torch.Tensor:
         """Logits [len(rows)] of the states at ``(rows, places)``."""
         hidden = self.backbone(**inputs, use_cache=False).last_hidden_state[rows, places]
-        # The head is small and decides the value, so it is computed in float32 throughout.
+        # The head is small and decides the value, so it is computed in float32 throughout,
+        # also where sharding hands out its weights in another precision.
         with torch.autocast(hidden.device.type, enabled=False):
-            logits: torch.Tensor = self.head(hidden.float()).squeeze(-1)
-        return logits
+            weight, bias = self.head.weight.float(), self.head.bias.float()
+            logits = torch.nn.functional.linear(hidden.float(), weight, bias)
+        return logits[:, 0].clone()
 
 
 class OneLabel(torch.nn.Module):
@@ -37,11 +41,12 @@ class OneLabel(torch.nn.Module):
     def __init__(self, classifier: Any) -> None:
         super().__init__()
         self.classifier = classifier
+        self._no_split_modules = getattr(classifier, "_no_split_modules", None)
 
     def forward(self, **inputs: Any) -> torch.Tensor:
         """Logits [batch]."""
         logits: torch.Tensor = self.classifier(**inputs).logits
-        return logits.squeeze(-1).float()
+        return logits[:, 0].float().clone()
 
 
 def to_range(logits: torch.Tensor, reading: Reading) -> torch.Tensor:

@@ -83,6 +83,8 @@ class Engine:
     def take(self, model: TrainableValue) -> None:
         """Train this model from now on, in place; a call of every process."""
         self.model = model
+        # Whether it reads trees is found out on the bare module, once: a sharded one cannot say.
+        model.score_batches([], batch_tokens=self.settings.batch_tokens)
         self.parameters = sum(parameter.numel() for parameter in model.module.parameters())
         self.peak_rate = self.settings.peak_rate(self.parameters)
         optimizer = torch.optim.AdamW(
