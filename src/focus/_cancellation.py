@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ("siblings", "stray_cancellation", "to_its_end")
+__all__ = ("siblings", "stray_cancellation", "to_its_end", "within")
 
 T = TypeVar("T")
+
+_AGAIN_S = 0.01
+"""Pause before work that swallowed its cancellation at the deadline is cancelled once more."""
 
 
 @contextmanager
@@ -31,6 +34,62 @@ def stray_cancellation(instead: Exception) -> Iterator[None]:
         if task is None or task.cancelling() > before:
             raise
         raise instead from error
+
+
+class _Alarm:
+    """Cancels a task at a deadline, and again until `stop`."""
+
+    __slots__ = ("_handle", "_loop", "_task", "rang")
+
+    def __init__(self, task: asyncio.Task[Any], deadline_s: float) -> None:
+        self._task = task
+        self._loop = task.get_loop()
+        self._handle = self._loop.call_later(deadline_s, self._ring)
+        self.rang = 0
+
+    def _ring(self) -> None:
+        self.rang += 1
+        self._task.cancel()
+        self._handle = self._loop.call_later(_AGAIN_S, self._ring)
+
+    def stop(self) -> None:
+        self._handle.cancel()
+        for _ in range(self.rang):
+            self._task.uncancel()
+
+
+async def within(
+    deadline_s: float,
+    call: Callable[[], Awaitable[T]],
+    *,
+    late: Callable[[], Exception],
+    stray: Callable[[], Exception],
+) -> T:
+    """What `call` gives, or a typed error where it gives nothing.
+
+    Work that is cancelled at the deadline and answers all the same is still answered.
+
+    Args:
+        deadline_s: most seconds it may take.
+        call: foreign code.
+        late: what to raise once the deadline has passed.
+        stray: what to raise for a CancelledError that nobody sent to this task; see
+            `stray_cancellation`.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "foreign code is awaited in a task"
+    before = task.cancelling()
+    alarm = _Alarm(task, deadline_s)
+    try:
+        return await call()
+    except asyncio.CancelledError as error:
+        if task.cancelling() - alarm.rang > before:
+            raise
+        if alarm.rang:
+            raise late() from None
+        raise stray() from error
+    finally:
+        alarm.stop()
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

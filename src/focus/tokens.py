@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 __all__ = ("FinishReason", "Generation", "LogProbs", "Span", "TokenChain", "TokenIds")
 
@@ -107,4 +108,4 @@ class TokenChain:
         while link is not None:
             links.append(link.own)
             link = link.parent
-        return tuple(token for own in reversed(links) for token in own)
+        return tuple(chain.from_iterable(reversed(links)))

@@ -52,12 +52,23 @@ budgets = st.one_of(
 
 @st.composite
 def phases(draw):
-    return Phase(draw(allocators), gate=draw(gates), extent=draw(extents), **draw(budgets))
+    return Phase(
+        draw(allocators),
+        gate=draw(gates),
+        extent=draw(extents),
+        siblings=draw(st.sampled_from([1, 1, 2, 3])),
+        **draw(budgets),
+    )
 
 
-searches = st.builds(
-    Search, st.lists(phases(), min_size=1, max_size=3), concurrency=st.integers(1, 5)
-)
+@st.composite
+def whole_searches(draw):
+    chosen = draw(st.lists(phases(), min_size=1, max_size=3))
+    least = max(phase.siblings for phase in chosen)
+    return Search(chosen, concurrency=draw(st.integers(least, 5)))
+
+
+searches = whole_searches()
 chances = st.sampled_from([0.0, 0.2, 0.6])
 worlds = st.fixed_dictionaries(
     {

@@ -29,7 +29,7 @@ def test_two_phase_halves_the_budget_between_its_allocators():
 
 def test_flat_buys_exactly_its_rollouts_from_the_root():
     search = Search.flat(8, concurrency=5)
-    assert search.phases == (Phase(RootOnly(), attempts=8, gate=Concurrency(5)),)
+    assert search.phases == (Phase(RootOnly(), attempts=8, gate=Concurrency(5), siblings=5),)
     assert search.concurrency == 5
 
 

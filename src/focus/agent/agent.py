@@ -224,6 +224,7 @@ class Agent:
             tree=place.tree,
             version=place.version,
             counts=place.counts,
+            together=place.together,
         )
         try:
             return await self._settled(checkpoint, env, reply, place)

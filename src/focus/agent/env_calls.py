@@ -7,9 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import anyio
-
-from focus._cancellation import stray_cancellation
+from focus._cancellation import within
 from focus.agent.env import Env, Held, StepResult, fork_state
 from focus.checkpoint import Checkpoint
 from focus.errors import EnvError, FocusError, ProblemError
@@ -36,15 +34,17 @@ async def ask(call: Callable[[], Awaitable[T]], method: str, where: str, *, dead
 
     A call past its deadline is cancelled, so that a sandbox that hangs ends no collection.
     """
-    stray = EnvError(f"{where}: env.{method} was cancelled from inside")
     try:
-        with anyio.move_on_after(deadline_s), stray_cancellation(stray):
-            return await call()
+        return await within(
+            deadline_s,
+            call,
+            late=lambda: EnvError(f"{where}: no answer from env.{method} within {deadline_s:g} s"),
+            stray=lambda: EnvError(f"{where}: env.{method} was cancelled from inside"),
+        )
     except FocusError:
         raise
     except Exception as error:
         raise EnvError(f"{where}: env.{method} raised {error!r}") from error
-    raise EnvError(f"{where}: no answer from env.{method} within {deadline_s:g} s")
 
 
 async def take_step(
@@ -58,9 +58,11 @@ async def take_step(
 ) -> StepResult:
     """Step a fork of the checkpoint's state; `held` gets what must be released on failure."""
     before = checkpoint.state
-    state = await ask(lambda: fork_state(env, before), "fork", where, deadline_s=deadline_s)
-    if state is not before:
-        held.states.append(state)
+    state = before
+    if hasattr(env, "fork"):
+        state = await ask(lambda: fork_state(env, before), "fork", where, deadline_s=deadline_s)
+        if state is not before:
+            held.states.append(state)
     result = await ask(
         lambda: env.step(state, action, checkpoint.workspace), "step", where, deadline_s=deadline_s
     )

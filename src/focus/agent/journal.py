@@ -276,8 +276,11 @@ def _kept(values: Fields) -> Kept:
 
 def _counts(values: Fields) -> RequestCounts:
     faults = values.fields("faults")
+    sent = values.integer("sent")
     counts = RequestCounts(
-        sent=values.integer("sent"),
+        sent=sent,
+        # Journals written before siblings shared calls do not tell: each try had its own.
+        calls=values.integer("calls") if "calls" in values else sent,
         accepted=values.integer("accepted"),
         failed=values.integer("failed"),
         cancelled=values.integer("cancelled"),

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from focus.checkpoint import Checkpoint
-from focus.execution import RequestCounts
+from focus.execution import RequestCounts, Together
 from focus.tokens import TokenIds
 from focus.tree import Edge
 
-__all__ = ("RequestPlace", "Step")
+__all__ = ("RequestPlace", "Step", "request_name")
+
+
+def request_name(tree: str, expansion: int, index: int) -> str:
+    """Name of the request for one edge of a tree."""
+    return f"{tree}/{expansion}/{index}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +26,7 @@ class RequestPlace:
         version: policy version that the tree is pinned to.
         expansion, index, phase: as in :class:`focus.tree.Provenance`.
         counts: the collection's request books.
+        together: carries the first try of this edge's request, with those of siblings.
     """
 
     tree: str
@@ -29,10 +35,11 @@ class RequestPlace:
     index: int
     phase: int
     counts: RequestCounts
+    together: Together | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.tree}/{self.expansion}/{self.index}"
+        return request_name(self.tree, self.expansion, self.index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

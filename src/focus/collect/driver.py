@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -11,11 +12,12 @@ from anyio.abc import TaskGroup
 from focus._cancellation import siblings
 from focus.agent import Agent, Env, RequestPlace, Step
 from focus.agent.env import Held
+from focus.agent.step import request_name
 from focus.checkpoint import Checkpoint
 from focus.collect.ledger import ExpansionCounts
 from focus.critic import Critic, render_context
 from focus.errors import EnvError, Failure, FatalError, FocusError, RequestError
-from focus.execution import RequestCounts
+from focus.execution import RequestCounts, Together
 from focus.records.records import CriticContext
 from focus.sampling import derive_seed
 from focus.search import Done, Launch, PhaseReport, Scheduler, Search
@@ -34,6 +36,7 @@ class Expansion:
         error: why it failed, if it did; a failed prediction leaves `error` alone.
         is_cut: stopped by ``extent``, a hard cap or an early stop.
         requests: its request books.
+        together: carries its first request, with those of siblings.
         ready: set once nothing of it will change.
     """
 
@@ -43,6 +46,7 @@ class Expansion:
     error: FocusError | None = None
     is_cut: bool = False
     requests: RequestCounts = field(default_factory=RequestCounts)
+    together: Together | None = None
     ready: anyio.Event = field(default_factory=anyio.Event)
 
     @property
@@ -115,25 +119,39 @@ class Driver:
 
     async def _run(self, tree: Tree[Checkpoint], scheduler: Scheduler) -> None:
         started = time.monotonic()
+        bought: dict[NodeId, list[Launch]] = {}
         try:
             async with siblings() as group:
                 self._scope = group.cancel_scope
                 while True:
                     decision = scheduler.next(elapsed_s=time.monotonic() - started)
+                    if isinstance(decision, Launch):
+                        bought.setdefault(decision.node, []).append(decision)
+                        continue
+                    self._start(group, tree, bought)
                     if isinstance(decision, Done):
                         break
-                    if isinstance(decision, Launch):
-                        self._start(group, tree, decision)
-                    else:
-                        await self._settle(tree, scheduler, decision.expansion)
+                    await self._settle(tree, scheduler, decision.expansion)
         finally:
             self.phases = tuple(scheduler.reports)
 
-    def _start(self, group: TaskGroup, tree: Tree[Checkpoint], launch: Launch) -> None:
-        expansion = Expansion(launch=launch)
-        self._running[launch.expansion] = expansion
-        self.expansions.started += 1
-        group.start_soon(self._expand, tree, expansion)
+    def _start(
+        self, group: TaskGroup, tree: Tree[Checkpoint], bought: dict[NodeId, list[Launch]]
+    ) -> None:
+        """Start what was decided between two results; siblings ask together at first."""
+        for launches in bought.values():
+            together = self._together(launches)
+            for launch in launches:
+                expansion = Expansion(launch=launch, together=together)
+                self._running[launch.expansion] = expansion
+                self.expansions.started += 1
+                group.start_soon(self._expand, tree, expansion)
+        bought.clear()
+
+    def _together(self, launches: Sequence[Launch]) -> Together | None:
+        if len(launches) < 2:
+            return None
+        return Together(request_name(self._name, launch.expansion, 0) for launch in launches)
 
     async def _expand(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
         """Run one expansion and value its checkpoints; errors become data."""
@@ -155,13 +173,18 @@ class Driver:
         launch = expansion.launch
         checkpoint = tree[launch.node].payload
         while True:
-            step = await self._agent.advance(
-                checkpoint,
-                self._env,
-                place=self._place(tree, expansion),
-                sampling=launch.sampling,
-                most_tokens=None if launch.quota is None else launch.quota - expansion.tokens,
-            )
+            place = self._place(tree, expansion)
+            try:
+                step = await self._agent.advance(
+                    checkpoint,
+                    self._env,
+                    place=place,
+                    sampling=launch.sampling,
+                    most_tokens=None if launch.quota is None else launch.quota - expansion.tokens,
+                )
+            finally:
+                if place.together is not None:
+                    place.together.leave(place.name)
             expansion.steps.append(step)
             checkpoint = step.checkpoint
             self._held.add(checkpoint)
@@ -193,6 +216,7 @@ class Driver:
             index=len(expansion.steps),
             phase=launch.phase,
             counts=expansion.requests,
+            together=None if expansion.steps else expansion.together,
         )
 
     async def _values(self, steps: list[Step]) -> list[float | None]:

@@ -44,6 +44,7 @@ class Ledger:
         tokens_distinct: prompt plus edge ids of the tree, each once.
         tokens_learner: ids a learner reads: prefix and response of each actor record.
         requests_*: books of requests; `requests_needed` = checkpoints that were continued.
+        policy_calls: calls that carried them; siblings asked for together share one.
         expansions_*: books of expansions.
         critic_calls, critic_needed: predictions made; distinct open checkpoints.
     """
@@ -64,6 +65,7 @@ class Ledger:
     requests_cancelled: int = 0
     requests_late: int = 0
     requests_needed: int = 0
+    policy_calls: int = 0
     expansions_started: int = 0
     expansions_completed: int = 0
     expansions_failed: int = 0
@@ -109,6 +111,7 @@ class Ledger:
             requests_cancelled=requests.cancelled,
             requests_late=requests.late,
             requests_needed=len(continued),
+            policy_calls=requests.calls,
             expansions_started=expansions.started,
             expansions_completed=expansions.completed,
             expansions_failed=expansions.failed,
@@ -138,8 +141,8 @@ class Ledger:
         """Efficiency against the physical limit, 1 is best; None where nothing was counted.
 
         eta_gen = used / generated; eta_prefill = needed / uncached prefill; eta_req = needed
-        / accepted requests (1 only if siblings are asked for together); eta_critic = needed /
-        calls; eta_learn = distinct / learner tokens.
+        requests / calls of the policy (1 only if siblings are asked for together);
+        eta_critic = needed / calls; eta_learn = distinct / learner tokens.
         """
         uncached = (
             None if self.tokens_cached is None else self.tokens_submitted - self.tokens_cached
@@ -147,7 +150,7 @@ class Ledger:
         return {
             "eta_gen": _ratio(self.tokens_used, self.tokens_generated),
             "eta_prefill": None if uncached is None else _ratio(self.tokens_needed, uncached),
-            "eta_req": _ratio(self.requests_needed, self.requests_accepted),
+            "eta_req": _ratio(self.requests_needed, self.policy_calls),
             "eta_critic": _ratio(self.critic_needed, self.critic_calls),
             "eta_learn": _ratio(self.tokens_distinct, self.tokens_learner),
         }

@@ -2,8 +2,10 @@
 
 from focus.execution.admission import AdmissionPool, PoolStatistics
 from focus.execution.checks import check_generation
-from focus.execution.execution import Execution, Reply, RequestCounts
+from focus.execution.counts import RequestCounts
+from focus.execution.execution import Execution, Reply
 from focus.execution.services import ExecutionServices
+from focus.execution.together import Together
 from focus.policies.retry import RetryPolicy
 
 __all__ = (
@@ -14,5 +16,6 @@ __all__ = (
     "Reply",
     "RequestCounts",
     "RetryPolicy",
+    "Together",
     "check_generation",
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from focus.errors import ConfigError, LifecycleError
 
@@ -35,7 +34,7 @@ class _Waiter:
 
 
 class AdmissionPool:
-    """At most `capacity` permits at once, first come first served.
+    """At most `capacity` permits at once, first come first served; a call takes one.
 
     May be built before any event loop exists and shared by collectors on several loops
     and threads of one process. A permit is held for one call only and never while another
@@ -101,18 +100,13 @@ class AdmissionPool:
                 self._peak = self._in_use
         self._release()
 
-    @asynccontextmanager
-    async def permit(self) -> AsyncIterator[None]:
-        """Hold one permit inside the block.
+    def permit(self) -> _Permit:
+        """Hold one permit inside the block: ``async with pool.permit():``.
 
         Raises:
-            LifecycleError: the pool is closed.
+            LifecycleError: on entering, the pool is closed.
         """
-        await self._acquire()
-        try:
-            yield
-        finally:
-            self._release()
+        return _Permit(self)
 
     def close(self) -> None:
         """Refuse new callers and fail those that wait; permits in use finish normally."""
@@ -170,6 +164,26 @@ class AdmissionPool:
                 waiter.granted = True
             if _wake(waiter):
                 return
+
+
+class _Permit:
+    """One permit while its block runs."""
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, pool: AdmissionPool) -> None:
+        self._pool = pool
+
+    async def __aenter__(self) -> None:
+        await self._pool._acquire()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._pool._release()
 
 
 def _wake(waiter: _Waiter, error: Exception | None = None) -> bool:

@@ -3,73 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-import anyio
-
-from focus._cancellation import stray_cancellation
-from focus.errors import Aborted, ConfigError, RequestError, TransientError
+from focus._cancellation import within
+from focus.errors import Aborted, ConfigError, CorruptReply, RequestError, TransientError
+from focus.execution.admission import AdmissionPool
 from focus.execution.checks import check_generation, check_shape
+from focus.execution.counts import RequestCounts
 from focus.execution.services import ExecutionServices
 from focus.execution.spans import Tracer, describe_reply, request_span
-from focus.policies.base import Policy, Refreshable, RequestTag
+from focus.execution.together import Member, Together
+from focus.policies.base import Ask, Grouping, Policy, Refreshable, RequestTag
 from focus.policies.faults import classify_exception
 from focus.policies.retry import RetryPolicy, persist
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
 
-__all__ = ("Execution", "Reply", "RequestCounts")
+__all__ = ("Execution", "Reply")
 
-
-@dataclass(slots=True)
-class RequestCounts:
-    """Books of the requests of one collection.
-
-    Attributes:
-        sent: tries sent; = accepted + failed + cancelled + late once nothing is in flight.
-        late: tries given up at the deadline; a reply that still comes is dropped.
-        discarded_tokens: ids of replies that arrived and were refused.
-        prompt_tokens: ids submitted as prefixes of replies that arrived.
-        cached_tokens: how many of them the server had cached; None once a reply did not tell.
-        faults: failed and late tries by kind of fault.
-    """
-
-    sent: int = 0
-    accepted: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    late: int = 0
-    discarded_tokens: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int | None = 0
-    faults: Counter[str] = field(default_factory=Counter)
-
-    def fail(self, error: RequestError) -> None:
-        """Close one try that ended in `error`."""
-        is_late = isinstance(error, TransientError) and error.is_late
-        self.late += is_late
-        self.failed += not is_late
-        self.faults[type(error).__name__] += 1
-
-    def add(self, other: RequestCounts) -> None:
-        """Take in another book."""
-        self.sent += other.sent
-        self.accepted += other.accepted
-        self.failed += other.failed
-        self.cancelled += other.cancelled
-        self.late += other.late
-        self.discarded_tokens += other.discarded_tokens
-        self.faults.update(other.faults)
-        self.count_prompt(other.prompt_tokens, other.cached_tokens)
-
-    def count_prompt(self, prompt: int, cached: int | None) -> None:
-        """Add one reply's prompt to the books."""
-        self.prompt_tokens += prompt
-        known = self.cached_tokens is not None and cached is not None
-        self.cached_tokens = (self.cached_tokens or 0) + (cached or 0) if known else None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +89,27 @@ class Execution:
         tree: str,
         version: str,
         counts: RequestCounts,
+        together: Together | None = None,
     ) -> Reply:
         """One valid reply for the request `name`, or the typed error of its last try.
 
         The name is fixed before the first try; a try adds its own number. A try past its
         deadline is cancelled, so one request never yields two replies.
+
+        Args:
+            together: carries the first try, with those of siblings, where the policy can.
         """
+        can = isinstance(policy, Grouping) and policy.samples_together
+        group = together if can else None
 
         async def attempt(request: str) -> Generation:
-            tag = RequestTag(request=request, tree=tree)
-            with request_span(self.tracer, tag, prefix, sampling) as span:
-                generation = await self._try(policy, prefix, sampling, tag, version, counts)
+            nonlocal group
+            ask, shared = Ask(sampling, RequestTag(request, tree)), group
+            group = None
+            if self.tracer is None:
+                return await self._try(policy, prefix, ask, name, version, counts, shared)
+            with request_span(self.tracer, RequestTag(request, tree), prefix, sampling) as span:
+                generation = await self._try(policy, prefix, ask, name, version, counts, shared)
                 describe_reply(span, generation)
             return generation
 
@@ -166,9 +131,9 @@ class Execution:
 
         async def attempt(request: str) -> None:
             async with self.shared.pool.permit():
-                with self._limited("the policy's own refresh was cancelled"):
-                    return await remote.refresh()
-            raise TransientError(f"no answer within {self.deadline_s:g} s")
+                await self._limited(
+                    remote.refresh, late="no answer", stray="the policy's own refresh was cancelled"
+                )
 
         await persist(attempt, retry=self.retry, name=name)
 
@@ -176,29 +141,21 @@ class Execution:
         self,
         policy: Policy,
         prefix: TokenIds,
-        sampling: Sampling,
-        tag: RequestTag,
+        ask: Ask,
+        name: str,
         version: str,
         counts: RequestCounts,
+        together: Together | None,
     ) -> Generation:
-        async with self.shared.pool.permit():
-            counts.sent += 1
-            try:
-                generation = await self._reply(policy, prefix, sampling, tag)
-                check_shape(generation)
-            except Exception as error:
-                fault = classify_exception(error)
-                counts.fail(fault)
-                if isinstance(fault, TransientError) and fault.is_full:
-                    self.shared.pool.turned_away()
-                raise
-            except BaseException:
-                counts.cancelled += 1
-                raise
-            self.shared.pool.answered()
+        if together is None:
+            generation = await self._alone(policy, prefix, ask, counts)
+        else:
+            generation = await self._among_siblings(policy, prefix, ask, name, counts, together)
         counts.count_prompt(len(prefix), generation.cached_tokens)
         try:
-            check_generation(generation, sampling, version=version, vocab_size=policy.vocab_size)
+            check_generation(
+                generation, ask.sampling, version=version, vocab_size=policy.vocab_size
+            )
         except RequestError as error:
             counts.fail(error)
             counts.discarded_tokens += len(generation.ids)
@@ -206,18 +163,126 @@ class Execution:
         counts.accepted += 1
         return generation
 
-    async def _reply(
-        self, policy: Policy, prefix: TokenIds, sampling: Sampling, tag: RequestTag
+    async def _alone(
+        self, policy: Policy, prefix: TokenIds, ask: Ask, counts: RequestCounts
     ) -> Generation:
-        """What the policy answers within the deadline."""
-        with self._limited("the policy's own call was cancelled"):
-            return await policy.generate(prefix, sampling, tag=tag)
-        late = TransientError(f"no reply within {self.deadline_s:g} s")
-        late.is_late = True
-        raise late
+        pool = self.shared.pool
+        async with pool.permit():
+            counts.sent += 1
+            counts.calls += 1
+            try:
+                generation = await self._limited(
+                    lambda: policy.generate(prefix, ask.sampling, tag=ask.tag)
+                )
+                check_shape(generation)
+            except Exception as error:
+                counts.fail(_heard(error, pool))
+                raise
+            except BaseException:
+                counts.cancelled += 1
+                raise
+            pool.answered()
+        return generation
 
-    @contextmanager
-    def _limited(self, stray: str) -> Iterator[None]:
-        """End the block quietly at the deadline, and with `Aborted` when others cancel it."""
-        with anyio.move_on_after(self.deadline_s), stray_cancellation(Aborted(stray)):
-            yield
+    async def _among_siblings(
+        self,
+        policy: Policy,
+        prefix: TokenIds,
+        ask: Ask,
+        name: str,
+        counts: RequestCounts,
+        together: Together,
+    ) -> Generation:
+        """A first try that shares its call; what befalls the call befalls every try in it."""
+        member = together.join(name, ask, counts)
+        try:
+            if member is together.members[0]:
+                await self._carry(policy, prefix, together)
+            await member.ready.wait()
+        except BaseException:
+            counts.cancelled += member.is_sent
+            raise
+        if isinstance(member.answer, RequestError):
+            counts.fail(member.answer)
+            raise member.answer
+        assert member.answer is not None
+        return member.answer
+
+    async def _carry(self, policy: Policy, prefix: TokenIds, together: Together) -> None:
+        """Send one call for everybody, and give each member its own answer."""
+        pool = self.shared.pool
+        try:
+            members = await together.gathered()
+            async with pool.permit():
+                members[0].counts.calls += 1
+                for member in members:
+                    member.counts.sent += 1
+                    member.is_sent = True
+                try:
+                    answers = await self._limited(lambda: _answers(policy, prefix, members))
+                except Exception as error:
+                    fault = _heard(error, pool)
+                    answers = [fault] * len(members)
+                else:
+                    pool.answered()
+            for member, answer in zip(members, answers, strict=True):
+                member.settle(_own(answer))
+        finally:
+            together.abandon()
+
+    async def _limited(
+        self,
+        call: Callable[[], Awaitable[T]],
+        *,
+        late: str = "no reply",
+        stray: str = "the policy's own call was cancelled",
+    ) -> T:
+        """What the policy answers within the deadline."""
+
+        def too_late() -> TransientError:
+            error = TransientError(f"{late} within {self.deadline_s:g} s")
+            error.is_late = True
+            return error
+
+        return await within(self.deadline_s, call, late=too_late, stray=lambda: Aborted(stray))
+
+
+def _heard(error: Exception, pool: AdmissionPool) -> RequestError:
+    """The kind of fault that ended a call; a pool lets fewer through where servers are full."""
+    fault = classify_exception(error)
+    if isinstance(fault, TransientError) and fault.is_full:
+        pool.turned_away()
+    return fault
+
+
+async def _answers(
+    policy: Policy, prefix: TokenIds, members: Sequence[Member]
+) -> Sequence[Generation | RequestError]:
+    """One answer per member, each a generation in form or an error."""
+    if len(members) == 1 or not isinstance(policy, Grouping):
+        (ask,) = (member.ask for member in members)
+        return [_in_form(await policy.generate(prefix, ask.sampling, tag=ask.tag))]
+    replies = await policy.generate_group(prefix, [member.ask for member in members])
+    if not isinstance(replies, Sequence) or len(replies) != len(members):
+        raise CorruptReply(f"the policy's answer to {len(members)} asks is not as many replies")
+    return [_in_form(reply) for reply in replies]
+
+
+def _in_form(reply: Generation | RequestError) -> Generation | RequestError:
+    if isinstance(reply, RequestError):
+        return reply
+    try:
+        check_shape(reply)
+    except CorruptReply as error:
+        return error
+    return reply
+
+
+def _own(answer: Generation | RequestError) -> Generation | RequestError:
+    """An error of the member's own: each is told where it happened."""
+    if not isinstance(answer, RequestError):
+        return answer
+    own = copy(answer)
+    own.where = dict(answer.where)
+    own.__cause__ = answer
+    return own

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from focus.errors import RequestError
 from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
 
-__all__ = ("Conversing", "Policy", "Refreshable", "RequestTag")
+__all__ = ("Ask", "Conversing", "Grouping", "Policy", "Refreshable", "RequestTag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,19 @@ class RequestTag:
 
     request: str
     tree: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One of several continuations of the same prefix.
+
+    Attributes:
+        sampling: its own: siblings share a law, never a seed.
+        tag: its own name.
+    """
+
+    sampling: Sampling
+    tag: RequestTag | None = None
 
 
 @runtime_checkable
@@ -69,6 +83,28 @@ class Policy(Protocol):
         self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
     ) -> Generation:
         """Sample one continuation of `prefix`."""
+        ...
+
+
+@runtime_checkable
+class Grouping(Protocol):
+    """A policy that samples several continuations of one prefix in one call.
+
+    Attributes:
+        samples_together: whether it does at present.
+    """
+
+    @property
+    def samples_together(self) -> bool: ...
+
+    async def generate_group(
+        self, prefix: TokenIds, asks: Sequence[Ask]
+    ) -> Sequence[Generation | RequestError]:
+        """One continuation per ask, in order, each as `generate` alone would sample it.
+
+        An error in the place of a reply concerns that ask only. What is raised concerns all.
+        Policies without this method are asked once per continuation.
+        """
         ...
 
 

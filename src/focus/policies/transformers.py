@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from focus._extras import require
-from focus.errors import ConfigError, Refused
+from focus.errors import ConfigError, Refused, RequestError
 from focus.models import resolve
-from focus.policies.base import RequestTag
+from focus.policies.base import Ask, RequestTag
 from focus.problem import Message
 from focus.rendering import Profile, decode, load_tokenizer, profile_named, tokenizer_hash
 from focus.sampling import Sampling
@@ -22,7 +22,7 @@ from focus.tokens import Generation, TokenIds
 if TYPE_CHECKING:
     import torch
 
-    from focus.policies._engine.requests import Counters
+    from focus.policies._engine.requests import Counters, Request
 
 __all__ = ("TransformersPolicy",)
 
@@ -178,19 +178,46 @@ class TransformersPolicy:
             Aborted: the policy was closed meanwhile.
             LifecycleError: the policy is closed.
         """
+        request = self._request(prefix, Ask(sampling, tag))
+        self._batcher.submit([request])
+        return await asyncio.wrap_future(request.future)
+
+    @property
+    def samples_together(self) -> bool:
+        """Siblings enter the batch together; their prefix is computed once."""
+        return True
+
+    async def generate_group(
+        self, prefix: TokenIds, asks: Sequence[Ask]
+    ) -> Sequence[Generation | RequestError]:
+        """Continuations of one prefix, each with the ids that `generate` would give it.
+
+        Raises:
+            Refused, LifecycleError: as `generate`; nothing was sampled.
+        """
+        requests = [self._request(prefix, ask) for ask in asks]
+        self._batcher.submit(requests)
+        futures = [asyncio.wrap_future(request.future) for request in requests]
+        try:
+            await asyncio.wait(futures)
+        finally:
+            for future in futures:
+                future.cancel()
+        return [_outcome(future) for future in futures]
+
+    def _request(self, prefix: TokenIds, ask: Ask) -> Request:
         from focus.policies._engine.requests import Request
         from focus.policies._engine.sampler import Law
 
-        request = Request(
+        sampling = ask.sampling
+        return Request(
             prefix=tuple(prefix),
             law=Law(*sampling.law),
             max_tokens=self._room(prefix, sampling.max_tokens),
             ends=self._ends.union(sampling.stop or ()),
             uniforms=random.Random(sampling.seed),
-            request_id=tag.request if tag else "",
+            request_id=ask.tag.request if ask.tag else "",
         )
-        self._batcher.submit(request)
-        return await asyncio.wrap_future(request.future)
 
     def _room(self, prefix: TokenIds, max_tokens: int | None) -> int:
         if not prefix:
@@ -257,6 +284,15 @@ class TransformersPolicy:
         trace: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def _outcome(future: asyncio.Future[Generation]) -> Generation | RequestError:
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, RequestError):
+        return error
+    raise error
 
 
 def _check_settings(

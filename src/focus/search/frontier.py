@@ -80,6 +80,14 @@ class Frontier:
         lowest, node_id = min(self._top(band) for band in bands)
         return Choice(node_id, -lowest, sum(self._sizes[band] for band in bands) - 1)
 
+    def again(self, node_id: NodeId, *, affords: Callable[[int], bool]) -> Choice | None:
+        """The same checkpoint once more, if it is still eligible and affordable."""
+        score = self._scores.get(node_id)
+        if score is None or not affords(self._band_of(node_id)):
+            return None
+        rivals = sum(size for band, size in self._sizes.items() if size and affords(band)) - 1
+        return Choice(node_id, score, rivals)
+
     def _set(self, node_id: NodeId, score: float) -> None:
         if not score > INELIGIBLE:
             self._drop(node_id)

@@ -41,10 +41,16 @@ class RunningPhase:
     def free_tokens(self) -> int | None:
         return self._ledger.free_tokens
 
-    def choose(self, *, elapsed_s: float) -> Choice | None:
-        """The best checkpoint that the gate, the score and the budget admit now."""
+    def choose(self, *, elapsed_s: float, again: NodeId | None = None) -> Choice | None:
+        """The best checkpoint that the gate, the score and the budget admit now.
+
+        Args:
+            again: a checkpoint to buy once more, if they admit it, whatever is best.
+        """
         if self._ledger.stopped(elapsed_s=elapsed_s):
             return None
+        if again is not None:
+            return self._frontier.again(again, affords=self._ledger.affords)
         return self._frontier.best(affords=self._ledger.affords)
 
     def reserve(self, node_id: NodeId) -> Reservation:

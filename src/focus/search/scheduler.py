@@ -73,10 +73,11 @@ class Scheduler:
                     scheduler.settle(expansion, chain=..., tokens=...)
 
     Law: launch k is decided on exactly the results of launches 0…k−c, c being the search's
-    concurrency. Where those leave nothing to buy, the oldest expansion in flight is
-    awaited and the question asked again. Results are settled when asked for, in launch
-    order, so completion order changes time only. (A `wall_s` cap is the one exception: it
-    depends on the `elapsed_s` that it is told.)
+    concurrency; s siblings that are bought at once, from launch k on, on exactly those of
+    0…k+s−1−c. Where those leave nothing to buy, the oldest expansion in flight is awaited
+    and the question asked again. Results are settled when asked for, in launch order, so
+    completion order changes time only. (A `wall_s` cap is the one exception: it depends on
+    the `elapsed_s` that it is told.)
 
     A phase ends when it can buy nothing and nothing is in flight; the next one starts with
     a fresh session, gate and budget. Every launch leaves a `Selection` on the tree.
@@ -116,6 +117,7 @@ class Scheduler:
         self._running: RunningPhase | None = None
         self._reports: list[PhaseReport] = []
         self._settled_nodes = len(tree)
+        self._owed: tuple[NodeId, int] | None = None
 
     @property
     def in_flight(self) -> int:
@@ -137,9 +139,12 @@ class Scheduler:
             phase = self._running or self._open_phase(elapsed_s)
             if phase is None:
                 return Done()
-            choice = None
-            if len(self._in_flight) < self._search.concurrency:
+            choice = self._sibling(phase, elapsed_s)
+            free = self._search.concurrency - len(self._in_flight)
+            if choice is None and free >= phase.phase.siblings:
                 choice = phase.choose(elapsed_s=elapsed_s)
+                if choice is not None and phase.phase.siblings > 1:
+                    self._owed = (choice.node, phase.phase.siblings - 1)
             if choice is not None:
                 return self._launch(phase, choice)
             if self._in_flight:
@@ -191,6 +196,15 @@ class Scheduler:
             failed=failed,
             cut=cut,
         )
+
+    def _sibling(self, phase: RunningPhase, elapsed_s: float) -> Choice | None:
+        """The next sibling of a purchase under way; None where it is complete or denied."""
+        if self._owed is None:
+            return None
+        node, more = self._owed
+        choice = phase.choose(elapsed_s=elapsed_s, again=node)
+        self._owed = (node, more - 1) if choice is not None and more > 1 else None
+        return choice
 
     def _open_phase(self, elapsed_s: float) -> RunningPhase | None:
         while len(self._reports) < len(self._search.phases):

@@ -48,10 +48,13 @@ class Phase:
         sampling: override of max_tokens, stop or seed. The law (temperature, top_p,
             top_k) is the tree's: what a trainer must match is one law per tree.
         early_stop: when an expansion is given up; None never does.
+        siblings: branches bought of a checkpoint at once, while it stays eligible and
+            affordable; a policy that can samples their first edges in one call.
         budget: the caps, as one value; derived.
 
     Raises:
-        ConfigError: the budget buys nothing, or the override changes the sampling law.
+        ConfigError: the budget or `siblings` buys nothing, or the override changes the
+            sampling law.
     """
 
     allocator: Allocator
@@ -66,6 +69,7 @@ class Phase:
     cap: Literal["mean", "hard"] = "mean"
     sampling: Sampling | None = None
     early_stop: EarlyStop | None = None
+    siblings: int = 1
     budget: Budget = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -76,6 +80,8 @@ class Phase:
             raise ConfigError(f"{self.gate!r} is not a gate such as Concurrency(4)")
         if self.sampling is not None:
             _check_override(self.sampling)
+        if self.siblings < 1:
+            raise ConfigError(f"siblings must be >= 1, got {self.siblings}")
         object.__setattr__(
             self,
             "budget",
@@ -108,10 +114,13 @@ class Search:
     """Ordered phases and the number of expansions in flight.
 
     `concurrency` is part of the algorithm, not a speed setting: launch k is decided on
-    exactly the results of launches 0…k−concurrency, whatever finishes first.
+    exactly the results of launches 0…k−concurrency, whatever finishes first. Siblings are
+    bought together, once all of them fit: those from launch k on are decided on exactly the
+    results of 0…k+siblings−1−concurrency.
 
     Raises:
-        ConfigError: there is no phase, or `concurrency` < 1.
+        ConfigError: there is no phase, `concurrency` < 1, or a phase buys more siblings at
+            once than may be in flight.
 
     >>> search = Search.two_phase(tokens=16_384)
     >>> [(type(phase.allocator).__name__, phase.tokens) for phase in search.phases]
@@ -128,6 +137,11 @@ class Search:
             raise ConfigError("a search needs at least one phase")
         if self.concurrency < 1:
             raise ConfigError(f"concurrency must be >= 1, got {self.concurrency}")
+        most = max(phase.siblings for phase in self.phases)
+        if most > self.concurrency:
+            raise ConfigError(
+                f"{most} siblings at once need a concurrency of {most}, got {self.concurrency}"
+            )
 
     @property
     def tokens(self) -> int:
@@ -157,6 +171,7 @@ class Search:
         explore: Allocator = EXPLORE,
         refine: Allocator = REFINE,
         cap: Literal["mean", "hard"] = "mean",
+        siblings: int = 1,
     ) -> Search:
         """Half of `tokens` to branch where the policy was unsure, half to refine values.
 
@@ -167,8 +182,8 @@ class Search:
         gate = Concurrency(concurrency)
         return cls(
             (
-                Phase(explore, tokens=tokens // 2, gate=gate, cap=cap),
-                Phase(refine, tokens=tokens - tokens // 2, gate=gate, cap=cap),
+                Phase(explore, tokens=tokens // 2, gate=gate, cap=cap, siblings=siblings),
+                Phase(refine, tokens=tokens - tokens // 2, gate=gate, cap=cap, siblings=siblings),
             ),
             concurrency=concurrency,
         )
@@ -181,4 +196,6 @@ class Search:
         8
         """
         gate = Concurrency(concurrency)
-        return cls((Phase(RootOnly(), attempts=rollouts, gate=gate),), concurrency=concurrency)
+        siblings = min(rollouts, concurrency)
+        phase = Phase(RootOnly(), attempts=rollouts, gate=gate, siblings=siblings)
+        return cls((phase,), concurrency=concurrency)

@@ -10,13 +10,21 @@ from typing import Any
 
 import anyio.lowlevel
 
-from focus.errors import ConfigError, Refused
-from focus.policies.base import Conversing, Policy, Refreshable, RequestTag
+from focus.errors import ConfigError, Refused, RequestError
+from focus.policies.base import Ask, Conversing, Policy, Refreshable, RequestTag
 from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation, TokenIds
 
-__all__ = ("END", "RecordedPolicy", "RecordingPolicy", "ScriptedPolicy", "Shuffled", "Wrapper")
+__all__ = (
+    "END",
+    "Grouped",
+    "RecordedPolicy",
+    "RecordingPolicy",
+    "ScriptedPolicy",
+    "Shuffled",
+    "Wrapper",
+)
 
 END = 256
 """The end token of the byte vocabulary that scripted policies speak."""
@@ -137,6 +145,40 @@ class Wrapper:
         self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
     ) -> Generation:
         return await self.inner.generate(prefix, sampling, tag=tag)
+
+
+class Grouped(Wrapper):
+    """Answers siblings in one call, each as the policy inside would alone.
+
+    Attributes:
+        calls: continuations that each call asked for, lone ones included.
+    """
+
+    def __init__(self, inner: Policy) -> None:
+        super().__init__(inner)
+        self.calls: list[int] = []
+
+    @property
+    def samples_together(self) -> bool:
+        return True
+
+    async def generate(
+        self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
+    ) -> Generation:
+        self.calls.append(1)
+        return await self.inner.generate(prefix, sampling, tag=tag)
+
+    async def generate_group(
+        self, prefix: TokenIds, asks: Sequence[Ask]
+    ) -> Sequence[Generation | RequestError]:
+        self.calls.append(len(asks))
+        return [await self._one(prefix, ask) for ask in asks]
+
+    async def _one(self, prefix: TokenIds, ask: Ask) -> Generation | RequestError:
+        try:
+            return await self.inner.generate(prefix, ask.sampling, tag=ask.tag)
+        except RequestError as error:
+            return error
 
 
 class Shuffled(Wrapper):

@@ -15,7 +15,7 @@ Rows = Iterable[tuple[str, str]]
 _RATIOS = (
     ("eta_gen", "used of generated tokens"),
     ("eta_prefill", "needed of computed prefill tokens"),
-    ("eta_req", "needed of accepted requests"),
+    ("eta_req", "needed of calls to the policy"),
     ("eta_critic", "needed of critic calls"),
     ("eta_learn", "distinct of learner tokens"),
 )

@@ -54,8 +54,8 @@ class Batcher:
         self._worker: threading.Thread | None = None
         self._is_closed = False
 
-    def submit(self, request: Request) -> None:
-        """Queue a request; its future is set by the worker.
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Queue requests; their futures are set by the worker.
 
         Raises:
             LifecycleError: the policy is closed.
@@ -63,9 +63,10 @@ class Batcher:
         with self._condition:
             if self._is_closed:
                 raise LifecycleError("this TransformersPolicy is closed")
-            request.version = self.version
-            self._open.add(request)
-            self._waiting.append(request)
+            for request in requests:
+                request.version = self.version
+            self._open.update(requests)
+            self._waiting.extend(requests)
             if self._worker is None:
                 self._worker = threading.Thread(
                     target=self._serve, name="focus-transformers", daemon=True

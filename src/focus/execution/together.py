@@ -1,0 +1,74 @@
+"""First tries of siblings, carried by one call of the policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from focus.errors import Aborted, RequestError
+from focus.execution.counts import RequestCounts
+from focus.policies.base import Ask
+from focus.tokens import Generation
+
+__all__ = ("Member", "Together")
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """One request of the call.
+
+    Attributes:
+        ask: what it wants.
+        counts: its own books.
+        is_sent: the call that carries it was sent.
+        answer: its reply or its own error; None until `ready`.
+    """
+
+    ask: Ask
+    counts: RequestCounts
+    is_sent: bool = False
+    answer: Generation | RequestError | None = None
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def settle(self, answer: Generation | RequestError) -> None:
+        """Take the answer, unless there is one."""
+        if self.answer is None:
+            self.answer = answer
+            self.ready.set()
+
+
+class Together:
+    """Gathers the first tries of requests that continue one checkpoint.
+
+    Each of `names` joins with its request or leaves without one, in any order. Whoever joins
+    first carries the call for all, once nobody is missing. Retries are made alone.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._missing = set(names)
+        self._nobody_missing = asyncio.Event()
+        self.members: list[Member] = []
+
+    def join(self, name: str, ask: Ask, counts: RequestCounts) -> Member:
+        """Add a request; the first of `members` must `carry` it."""
+        member = Member(ask, counts)
+        self.members.append(member)
+        self.leave(name)
+        return member
+
+    def leave(self, name: str) -> None:
+        """Stop waiting for `name`. Safe to call again, and after it joined."""
+        self._missing.discard(name)
+        if not self._missing:
+            self._nobody_missing.set()
+
+    async def gathered(self) -> list[Member]:
+        """The members, once nobody is missing."""
+        await self._nobody_missing.wait()
+        return self.members
+
+    def abandon(self) -> None:
+        """The call was cancelled: whoever still waits hears of it."""
+        for member in self.members:
+            member.settle(Aborted("the call that carried this request was cancelled"))
