@@ -7,11 +7,12 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from focus.critic.snapshot import MANIFEST, FileFacts
+from focus.critic.manifest import MANIFEST
+from focus.critic.snapshot import FileFacts, Snapshot
 from focus.errors import SchemaError, StoreError
 from focus.records.files import is_disk_fault, store_error
 
-__all__ = ("check_inert", "disk_faults", "measured")
+__all__ = ("check_bytes", "check_inert", "disk_faults", "measured")
 
 _INERT = {".json", ".jsonl", ".safetensors", ".txt", ".model", ".jinja", ".md"}
 """Kinds of files that a snapshot may hold: none of them is code or a pickle."""
@@ -32,6 +33,27 @@ def measured(folder: Path) -> dict[str, FileFacts]:
                 raise store_error(path, "read it", error) from error
             found[name] = FileFacts(digest, path.stat().st_size)
     return found
+
+
+def check_bytes(snapshot: Snapshot) -> None:
+    """Every file as it was published, none missing and none besides.
+
+    Raises:
+        StoreError: a file is missing or cannot be read.
+        SchemaError: a file is cut, changed, foreign or no plain file.
+    """
+    found = measured(snapshot.folder)
+    for name in sorted(found.keys() | snapshot.files.keys()):
+        path = snapshot.folder / name
+        if name not in found:
+            raise StoreError(f"{path}: missing; restore {snapshot.version} or publish it again")
+        if name not in snapshot.files:
+            raise SchemaError(f"{path}: not in the manifest of {snapshot.version}; remove it")
+        if found[name] != snapshot.files[name]:
+            raise SchemaError(
+                f"{path}: {found[name].bytes} bytes that are not those published "
+                f"({snapshot.files[name].bytes} bytes); restore {snapshot.version}"
+            )
 
 
 def check_inert(model: Path) -> None:

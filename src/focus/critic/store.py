@@ -34,8 +34,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from focus.critic.manifest import MANIFEST, decode_manifest, encode_manifest
+from focus.critic.pointer import Named, Pointer
 from focus.critic.snapshot import (
-    MANIFEST,
     MODEL,
     PROBES,
     RECORDS,
@@ -43,11 +44,9 @@ from focus.critic.snapshot import (
     Probe,
     Snapshot,
     SnapshotFacts,
-    decode_manifest,
-    encode_manifest,
     encode_probes,
 )
-from focus.critic.snapshot_files import check_inert, disk_faults, measured
+from focus.critic.snapshot_files import check_bytes, check_inert, disk_faults, measured
 from focus.critic.workplace import Workplace, is_ours
 from focus.errors import ConfigError, SchemaError, StoreError
 from focus.records.codec import opened
@@ -67,7 +66,6 @@ from focus.records.strict_json import dumps, loads
 __all__ = ("Damage", "SnapshotStore")
 
 STORE_SCHEMA = "focus.snapshots/1"
-POINTER_SCHEMA = "focus.current/1"
 
 _STORE = "store.json"
 _CURRENT = "current.json"
@@ -104,6 +102,7 @@ class SnapshotStore:
         self._files = files
         self._snapshots = self.path / _SNAPSHOTS
         self._workplace = Workplace(self._snapshots, files)
+        self._pointer = Pointer(self.path / _CURRENT, files)
 
     def __repr__(self) -> str:
         return f"SnapshotStore({str(self.path)!r})"
@@ -119,7 +118,9 @@ class SnapshotStore:
         try:
             self._files.make_directory(self._snapshots)
             # Two creators write the same bytes, so it does not matter whose stay.
-            self._write(_STORE, dumps({"schema": STORE_SCHEMA}, what="store"))
+            marker = dumps({"schema": STORE_SCHEMA}, what="store") + b"\n"
+            path = self.path / _STORE
+            write_whole(path, marker, overwrite=True, fsync=True, files=self._files)
         except OSError as error:
             raise _as_store_error(self.path, "make a store", error) from error
 
@@ -182,18 +183,15 @@ class SnapshotStore:
         """
         if not self._exists():
             return None
-        path = self.path / _CURRENT
-        data = read_if_present(path)
-        if data is None:
+        named = self._pointer.read()
+        if named is None:
             return None
-        fields = opened(loads(data, where=str(path)), schema=POINTER_SCHEMA, where=str(path))
-        version, digest = fields.text("version"), fields.text("manifest_sha256")
-        fields.done()
+        version, path = named.version, self._pointer.path
         try:
             snapshot, found = self._manifest(version)
         except StoreError as error:
             raise type(error)(f"{path} points to {version!r}: {error}") from error
-        if found != digest:
+        if found != named.manifest_sha256:
             raise SchemaError(f"{path}: {version} has another manifest than when it was named")
         return snapshot
 
@@ -225,18 +223,7 @@ class SnapshotStore:
             SchemaError: a file is cut, changed, foreign or no plain file.
         """
         snapshot = self.manifest(version)
-        found = measured(snapshot.folder)
-        for name in sorted(found.keys() | snapshot.files.keys()):
-            path = snapshot.folder / name
-            if name not in found:
-                raise StoreError(f"{path}: missing; restore {version} or publish it again")
-            if name not in snapshot.files:
-                raise SchemaError(f"{path}: not in the manifest of {version}; remove it")
-            if found[name] != snapshot.files[name]:
-                raise SchemaError(
-                    f"{path}: {found[name].bytes} bytes that are not those published "
-                    f"({snapshot.files[name].bytes} bytes); restore {version}"
-                )
+        check_bytes(snapshot)
         check_inert(snapshot.model)
         return snapshot
 
@@ -384,15 +371,7 @@ class SnapshotStore:
 
     def _point(self, snapshot: Snapshot) -> None:
         digest = hashlib.sha256(read_whole(snapshot.folder / MANIFEST)).hexdigest()
-        pointer = {
-            "schema": POINTER_SCHEMA,
-            "version": snapshot.version,
-            "manifest_sha256": digest,
-        }
-        self._write(_CURRENT, dumps(pointer, what="pointer"))
-
-    def _write(self, name: str, data: bytes) -> None:
-        write_whole(self.path / name, data + b"\n", overwrite=True, fsync=True, files=self._files)
+        self._pointer.write(Named(snapshot.version, digest))
 
 
 def _number(name: str) -> int | None:
