@@ -46,7 +46,7 @@ def _credit(tree: Tree[None]) -> Figure:
         return [over[node] - refined[parents[node]] for node in range(1, len(parents))]
 
     estimator = DirectBranchTd()
-    ours, floor = side_by_side(lambda: estimator.estimate(tree), plain, rounds=25)
+    ours, floor = side_by_side(lambda: estimator.estimate(tree), plain, rounds=50)
     return Figure.ratio(
         "P3", "tree to credit, 6-6-6, against a plain back-up in Python", ours, floor, goal=3
     )

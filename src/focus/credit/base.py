@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Protocol, runtime_checkable
 
 from focus.errors import ConfigError, CreditError
 from focus.tree import Evidence, Node, NodeId, Returns, Tree
 
 __all__ = (
+    "Columns",
     "Credit",
     "Estimator",
     "Target",
     "Trajectory",
     "check_prior_strength",
+    "check_returns",
     "edge_return",
+    "edge_terms",
     "is_trained",
     "outcome_targets",
-    "prior_value",
     "prior_values",
     "returns_for",
     "target_returns",
+    "trained_heads",
     "trajectories",
 )
 
@@ -38,6 +42,43 @@ class Target:
 
     value: float
     count: int
+
+
+class Columns(Mapping[NodeId, Mapping[str, float]]):
+    """Named numbers by node, kept by name; the row of a node is made when somebody asks.
+
+    Args:
+        rows: the nodes that have a row, in order; read for membership, order and number.
+        columns: by name, something that gives the number of each of them.
+
+    >>> found = Columns({1: None}, {"return": {1: 0.5, 2: 0.25}})
+    >>> found[1], list(found), found == {1: {"return": 0.5}}
+    ({'return': 0.5}, [1], True)
+    """
+
+    __slots__ = ("_columns", "_rows")
+
+    def __init__(
+        self,
+        rows: Mapping[NodeId, object],
+        columns: Mapping[str, Mapping[int, float] | Sequence[float]],
+    ) -> None:
+        self._rows = rows
+        self._columns = columns
+
+    def __getitem__(self, node_id: NodeId) -> Mapping[str, float]:
+        if node_id not in self._rows:
+            raise KeyError(node_id)
+        return {name: column[node_id] for name, column in self._columns.items()}
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"Columns({dict(self)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +105,10 @@ class Credit:
             ("value", self.values),
             ("target", {node: target.value for node, target in self.targets.items()}),
         ):
-            for node, number in numbers.items():
-                if not math.isfinite(number):
-                    raise CreditError(f"{self.estimator}: node {node}: {name} is {number}")
+            if all(map(math.isfinite, numbers.values())):
+                continue
+            node, number = next(item for item in numbers.items() if not math.isfinite(item[1]))
+            raise CreditError(f"{self.estimator}: node {node}: {name} is {number}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +173,7 @@ def target_returns(tree: Tree[Any], returns: Returns) -> Returns:
     its targets out of range, so they count in advantages only (β = 0 here).
     """
     low, high = tree.header.critic_range
-    is_shaped = any(node.incoming.step_reward for node in tree.edges())
+    is_shaped = any(map(attrgetter("edge.step_reward"), tree.edges()))
     return replace(returns, step_weight=0.0) if is_shaped and 0 <= low < high <= 1 else returns
 
 
@@ -146,15 +188,9 @@ def is_trained(node: Node[Any]) -> bool:
     return node.edge is not None and node.edge.sampled_tokens > 0
 
 
-def prior_value(tree: Tree[Any], node_id: NodeId, *, estimator: str) -> float:
-    """The critic's V at a nonterminal; a missing or non-finite one is an error, not zero."""
-    value = tree[node_id].value
-    if value is None or not math.isfinite(value):
-        raise CreditError(
-            f"{estimator}: node {node_id} has no usable critic value ({value}); "
-            "the prediction failed when the tree was collected"
-        )
-    return value
+def trained_heads(tree: Tree[Any]) -> list[NodeId]:
+    """Heads of the edges that `is_trained`, in attach order."""
+    return [node.id for node in tree if node.edge is not None and node.edge.sampled_tokens]
 
 
 def prior_values(tree: Tree[Any], *, estimator: str, allow_partial: bool) -> dict[NodeId, float]:
@@ -163,22 +199,47 @@ def prior_values(tree: Tree[Any], *, estimator: str, allow_partial: bool) -> dic
     Raises:
         CreditError: a value is not finite, or is missing without `allow_partial`.
     """
-    return {
-        node.id: prior_value(tree, node.id, estimator=estimator)
-        for node in tree
-        if not node.is_terminal and not (allow_partial and node.value is None)
-    }
+    values: dict[NodeId, float] = {}
+    for node in tree:
+        if node.is_terminal or (allow_partial and node.value is None):
+            continue
+        if node.value is None or not math.isfinite(node.value):
+            raise CreditError(
+                f"{estimator}: node {node.id} has no usable critic value ({node.value}); "
+                "the prediction failed when the tree was collected"
+            )
+        values[node.id] = node.value
+    return values
+
+
+def edge_terms(tree: Tree[Any], returns: Returns) -> tuple[list[float], list[float]]:
+    """r(e) and γ^d(e) of every edge, by its head; the root has 0 and 1.
+
+    Read once per tree, so that a back-up costs one multiplication per edge.
+    """
+    edges = [node.edge for node in tree if node.edge is not None]
+    return [0.0, *returns.edge_rewards(edges)], [1.0, *returns.edge_discounts(edges)]
+
+
+def check_returns(over_edge: Iterable[tuple[NodeId, float]], *, estimator: str) -> None:
+    """Refuse a return over an edge, by its head, that is not finite.
+
+    Raises:
+        CreditError: naming the first one.
+    """
+    for head, value in over_edge:
+        if not math.isfinite(value):
+            raise CreditError(f"{estimator}: node {head}: the return over its edge is {value}")
 
 
 def edge_return(node: Node[Any], successor: float, returns: Returns, *, estimator: str) -> float:
-    """c(e) = r(e) + γ^d(e) · successor for the incoming edge of `node`.
+    """c(e) of the incoming edge of `node` alone, refused where it is not finite.
 
     Raises:
         CreditError: it is not finite.
     """
     value = returns.backed_up(node.incoming, successor)
-    if not math.isfinite(value):
-        raise CreditError(f"{estimator}: node {node.id}: the return over its edge is {value}")
+    check_returns([(node.id, value)], estimator=estimator)
     return value
 
 

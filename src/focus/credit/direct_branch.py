@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Literal, get_args
 
 from focus.credit.base import (
+    Columns,
     Credit,
     Target,
     check_prior_strength,
-    edge_return,
-    is_trained,
+    check_returns,
+    edge_terms,
     prior_values,
     returns_for,
     target_returns,
+    trained_heads,
 )
 from focus.errors import ConfigError, CreditError
 from focus.tree import NodeId, Returns, Tree
@@ -28,22 +30,48 @@ _NAME = "direct_branch_td"
 
 
 @dataclass(frozen=True, slots=True)
-class _Fork:
-    """A live checkpoint: its critic value and the heads of the edges that count."""
+class _Forks:
+    """What has a value; all in id order.
 
-    prior: float
-    heads: Sequence[NodeId]
+    Attributes:
+        valued: nodes with one: a critic value V, or 0 at a terminal.
+        priors: V by checkpoint.
+        heads: edges with a value at both ends, by the checkpoint above them.
+        trained: those of them that hold a sampled token.
+    """
+
+    valued: Sequence[NodeId]
+    priors: dict[NodeId, float]
+    heads: Mapping[NodeId, Sequence[NodeId]]
+    trained: Sequence[NodeId]
+
+    @classmethod
+    def of(cls, tree: Tree[Any], *, allow_partial: bool) -> _Forks:
+        priors = prior_values(tree, estimator=_NAME, allow_partial=allow_partial)
+        terminals = tree.terminals()
+        if len(priors) + len(terminals) == len(tree):
+            heads = {node_id: tree.children(node_id) for node_id in priors}
+            return cls(range(len(tree)), priors, heads, trained_heads(tree))
+        valued = priors.keys() | set(terminals)
+        heads = {
+            node_id: [head for head in tree.children(node_id) if head in valued]
+            for node_id in priors
+        }
+        counted = set(chain.from_iterable(heads.values()))
+        trained = [head for head in trained_heads(tree) if head in counted]
+        return cls(sorted(valued), priors, heads, trained)
 
 
 @dataclass(frozen=True, slots=True)
 class _Backup:
-    """V̂ of each node, and c(e) of each edge by its head."""
+    """V̂ of each node and c(e) of each edge, by id; and the c(e) below each checkpoint.
 
-    values: Mapping[NodeId, float]
-    over_edge: Mapping[NodeId, float]
+    Numbers by id are without meaning where the node has no value or the edge does not count.
+    """
 
-    def over(self, heads: Sequence[NodeId]) -> list[float]:
-        return [self.over_edge[head] for head in heads]
+    values: Sequence[float]
+    over_edge: Sequence[float]
+    samples: dict[NodeId, list[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,56 +137,55 @@ class DirectBranchTd:
                 not finite, or `mc_backup` meets an unfinished leaf.
         """
         returns = returns_for(tree, self.prior_strength)
-        forks = _forks(tree, allow_partial=allow_partial)
+        forks = _Forks.of(tree, allow_partial=allow_partial)
         backup = self._back_up(tree, forks, returns)
-        reach = _reach(forks) if self.reach else {}
-        baselines: dict[NodeId, float] = {}
-        for fork in forks.values():
-            sample = backup.over(fork.heads)
-            per_edge = self._baselines(fork.prior, sample, returns.prior_strength)
-            baselines.update(zip(fork.heads, per_edge, strict=True))
-        trained = [node.id for node in tree.edges() if node.id in baselines and is_trained(node)]
+        over_edge = backup.over_edge
+        baselines = self._baselines(tree, forks, backup, returns.prior_strength)
+        advantages = {head: over_edge[head] - baselines[head] for head in forks.trained}
+        if self.reach:
+            reach = _reach(forks)
+            advantages = {head: own * reach[head] for head, own in advantages.items()}
         return Credit(
             estimator=_NAME,
-            advantages={
-                head: (backup.over_edge[head] - baselines[head]) * reach.get(head, 1.0)
-                for head in trained
-            },
+            advantages=advantages,
             targets=self._targets(tree, forks, backup, returns),
-            values=backup.values,
-            diagnostics={
-                head: {"return": backup.over_edge[head], "baseline": baselines[head]}
-                for head in trained
-            },
+            values={node_id: backup.values[node_id] for node_id in forks.valued},
+            diagnostics=Columns(advantages, {"return": over_edge, "baseline": baselines}),
         )
 
-    def _back_up(self, tree: Tree[Any], forks: Mapping[NodeId, _Fork], returns: Returns) -> _Backup:
-        values: dict[NodeId, float] = {}
-        over_edge: dict[NodeId, float] = {}
-        for node in reversed(tree):
-            if node.is_terminal:
-                values[node.id] = 0.0
-            elif fork := forks.get(node.id):
-                sample = [over_edge[head] for head in fork.heads]
-                values[node.id] = self._value(node.id, fork.prior, sample, returns)
-            else:
-                continue
-            if node.edge is not None:
-                over_edge[node.id] = edge_return(node, values[node.id], returns, estimator=_NAME)
-        return _Backup(dict(reversed(values.items())), over_edge)
-
-    def _value(
-        self, node_id: NodeId, prior: float, sample: Sequence[float], returns: Returns
-    ) -> float:
-        if not self.mc_backup:
-            return _blended(prior, sample, returns.prior_strength)
-        if not sample:
-            raise CreditError(
-                f"{_NAME}: node {node_id} is an unfinished leaf; mc_backup needs every outcome"
+    def _back_up(self, tree: Tree[Any], forks: _Forks, returns: Returns) -> _Backup:
+        gained, carried = edge_terms(tree, returns)
+        strength = returns.prior_strength
+        values = [0.0] * len(tree)
+        over_edge = gained.copy()
+        samples: dict[NodeId, list[float]] = {}
+        for node_id, prior in reversed(forks.priors.items()):
+            heads = forks.heads[node_id]
+            samples[node_id] = sample = [over_edge[head] for head in heads]
+            if not math.isfinite(sum(sample)):
+                check_returns(zip(heads, sample, strict=True), estimator=_NAME)
+            value = (
+                _outcome(node_id, sample) if self.mc_backup else _blended(prior, sample, strength)
             )
-        return _mean(sample)
+            values[node_id] = value
+            over_edge[node_id] = gained[node_id] + carried[node_id] * value
+        return _Backup(values, over_edge, samples)
 
-    def _baselines(self, prior: float, sample: Sequence[float], strength: float) -> list[float]:
+    def _baselines(
+        self, tree: Tree[Any], forks: _Forks, backup: _Backup, strength: float
+    ) -> list[float]:
+        """b(h) of each edge, by its head."""
+        if self.baseline == "siblings" and not self.leave_one_out and not self.mc_backup:
+            values = backup.values
+            return [values[node.parent or 0] for node in tree]
+        baselines = [0.0] * len(tree)
+        for node_id, sample in backup.samples.items():
+            per_edge = self._per_edge(forks.priors[node_id], sample, strength)
+            for head, baseline in zip(forks.heads[node_id], per_edge, strict=True):
+                baselines[head] = baseline
+        return baselines
+
+    def _per_edge(self, prior: float, sample: Sequence[float], strength: float) -> list[float]:
         count = len(sample)
         if self.baseline == "earlier":
             before = list(accumulate((own - prior for own in sample), initial=0.0))[:count]
@@ -169,34 +196,33 @@ class DirectBranchTd:
         return [_blended(prior, sample, strength)] * count
 
     def _targets(
-        self, tree: Tree[Any], forks: Mapping[NodeId, _Fork], backup: _Backup, returns: Returns
+        self, tree: Tree[Any], forks: _Forks, backup: _Backup, returns: Returns
     ) -> dict[NodeId, Target]:
         admitted = target_returns(tree, returns)
         if admitted != returns:
             backup = self._back_up(tree, forks, admitted)
         return {
-            node_id: Target(_mean(backup.over(fork.heads)), len(fork.heads))
-            for node_id, fork in forks.items()
-            if fork.heads
+            node_id: Target(_mean(sample), len(sample))
+            for node_id, sample in reversed(backup.samples.items())
+            if sample
         }
 
 
-def _forks(tree: Tree[Any], *, allow_partial: bool) -> dict[NodeId, _Fork]:
-    priors = prior_values(tree, estimator=_NAME, allow_partial=allow_partial)
-    valued = priors.keys() | set(tree.terminals())
-    return {
-        node_id: _Fork(prior, [child for child in tree.children(node_id) if child in valued])
-        for node_id, prior in priors.items()
-    }
-
-
-def _reach(forks: Mapping[NodeId, _Fork]) -> dict[NodeId, float]:
+def _reach(forks: _Forks) -> dict[NodeId, float]:
     """Π 1/K over the checkpoints above each node; parents come before their children."""
     reach: dict[NodeId, float] = {}
-    for node_id, fork in forks.items():
-        for head in fork.heads:
-            reach[head] = reach.get(node_id, 1.0) / len(fork.heads)
+    for node_id, heads in forks.heads.items():
+        for head in heads:
+            reach[head] = reach.get(node_id, 1.0) / len(heads)
     return reach
+
+
+def _outcome(node_id: NodeId, sample: Sequence[float]) -> float:
+    if not sample:
+        raise CreditError(
+            f"{_NAME}: node {node_id} is an unfinished leaf; mc_backup needs every outcome"
+        )
+    return _mean(sample)
 
 
 def _mean(sample: Sequence[float]) -> float:
@@ -205,4 +231,4 @@ def _mean(sample: Sequence[float]) -> float:
 
 def _blended(prior: float, sample: Sequence[float], strength: float) -> float:
     """(κ·V + Σ c) / (κ + K), as a step away from V: exactly V where all agree with it."""
-    return prior + math.fsum(own - prior for own in sample) / (strength + len(sample))
+    return prior + math.fsum([own - prior for own in sample]) / (strength + len(sample))

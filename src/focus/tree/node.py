@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Generic, TypeVar
 
 from focus.tokens import FinishReason, LogProbs, Span, TokenIds
@@ -79,6 +80,7 @@ class Edge:
         duration: env transitions that discounting counts: 0 for a plain segment.
         finish: why its last generation ended.
         kind: ``"segment"``, ``"turn"`` or ``"fold"``.
+        sampled_tokens: how many of its tokens the policy sampled; counted from `spans`.
     """
 
     spans: tuple[Span, ...]
@@ -88,20 +90,28 @@ class Edge:
     duration: int = 0
     finish: FinishReason = FinishReason.LENGTH
     kind: str = "segment"
+    sampled_tokens: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        count = 0
+        for span in self.spans:
+            if span.log_probs is not None:
+                count += len(span.ids)
+        object.__setattr__(self, "sampled_tokens", count)
 
     @property
     def ids(self) -> TokenIds:
-        """All tokens of the edge, sampled or not."""
-        return tuple(token for span in self.spans for token in span.ids)
-
-    @property
-    def sampled_tokens(self) -> int:
-        return sum(len(span.ids) for span in self.spans if span.is_sampled)
+        """All tokens of the edge, sampled or not; a single span's own tuple, not a copy."""
+        if len(self.spans) == 1:
+            return self.spans[0].ids
+        return tuple(chain.from_iterable(span.ids for span in self.spans))
 
     @property
     def log_probs(self) -> LogProbs:
         """Behaviour log-probs of the sampled tokens only, in order."""
-        return tuple(value for span in self.spans for value in span.log_probs or ())
+        if len(self.spans) == 1:
+            return self.spans[0].log_probs or ()
+        return tuple(chain.from_iterable(span.log_probs or () for span in self.spans))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

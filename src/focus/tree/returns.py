@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from focus.errors import ConfigError
@@ -39,6 +40,17 @@ class Returns:
     def edge_reward(self, edge: Edge) -> float:
         """r(e) = outcome + β · step reward."""
         return edge.reward + self.step_weight * edge.step_reward
+
+    def edge_rewards(self, edges: Sequence[Edge]) -> list[float]:
+        """r(e) of each edge."""
+        weight = self.step_weight
+        return [edge.reward + weight * edge.step_reward for edge in edges]
+
+    def edge_discounts(self, edges: Sequence[Edge]) -> list[float]:
+        """γ^d(e) of each edge."""
+        if self.discount == 1:
+            return [1.0] * len(edges)
+        return [self.discount**edge.duration for edge in edges]
 
     def backed_up(self, edge: Edge, successor: float) -> float:
         """c(e) = r(e) + γ^d(e) · successor.

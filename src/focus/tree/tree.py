@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Generic, TypeVar
 
 from focus.errors import LifecycleError
@@ -65,6 +66,9 @@ class Tree(Generic[P]):
 
     def __iter__(self) -> Iterator[Node[P]]:
         return iter(self._nodes)
+
+    def __reversed__(self) -> Iterator[Node[P]]:
+        return reversed(self._nodes)
 
     def __getitem__(self, node_id: NodeId) -> Node[P]:
         if not 0 <= node_id < len(self._nodes):
@@ -154,7 +158,7 @@ class Tree(Generic[P]):
                 break
             parts.append(self.header.prompt_ids if node.edge is None else node.edge.ids)
             current = node.parent
-        return tuple(token for part in reversed(parts) for token in part)
+        return tuple(chain.from_iterable(reversed(parts)))
 
     def sampled_tokens(self) -> int:
         """Tokens that the policy sampled and that an edge of this tree holds."""
