@@ -1,4 +1,4 @@
-"""Both packings train the same ids under the same contexts, each of them once."""
+"""Both packings into rows train the same ids under the same contexts, each of them once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 
 from focus.credit.base import Credit
 from focus.errors import ConfigError
-from focus.records import ActorRecord, Packing, actor_records
+from focus.records import ActorRecord, RowPacking, actor_records
 from focus.testing.trees import build_tree, chain, end, fork
 from focus.tokens import Span, TokenIds
 from focus.tree import Edge, Provenance, Tree
@@ -23,7 +23,7 @@ from .strategies import VOCABULARY, credited_trees, random_credit, random_tree
 
 CreditedTree = tuple[Tree[None], Credit]
 Trained = tuple[TokenIds, int, float, float]
-PACKINGS: tuple[Packing, ...] = ("segment", "path")
+PACKINGS: tuple[RowPacking, ...] = ("segment", "path")
 
 
 def trained(record: ActorRecord) -> Iterator[Trained]:
@@ -175,8 +175,8 @@ def test_siblings_share_one_prefix_object() -> None:
 
 def test_an_unknown_packing_is_refused() -> None:
     tree = build_tree(fork(0.5))
-    unknown: Any = "tree"
-    with pytest.raises(ConfigError, match="tree"):
+    unknown: Any = "box"
+    with pytest.raises(ConfigError, match="box"):
         actor_records(tree, Credit(estimator="none", advantages={}), packing=unknown)
 
 

@@ -37,7 +37,7 @@ SETTINGS = st.builds(
     seed=st.integers(0, 2**31),
     rounds=SMALL,
     temperature=RATE,
-    packing=st.sampled_from(["path", "segment"]),
+    packing=st.sampled_from(["path", "segment", "tree"]),
     keep_trees=st.integers(0, 9),
     actor=st.builds(
         ActorSettings,
@@ -112,7 +112,7 @@ NAN, INF = float("nan"), float("inf")
         ),
         *({name: 0} for name in ("tokens_per_prompt", "replay_rounds", "eval_problems")),
         {"keep_trees": -1},
-        {"packing": "tree"},
+        {"packing": "box"},
         *({"temperature": bad} for bad in (0.0, -1.0, NAN, INF)),
         *({"actor": {"learning_rate": bad}} for bad in (0.0, NAN, INF)),
         *({"actor": {"weight_decay": bad}} for bad in (-0.1, NAN, INF)),

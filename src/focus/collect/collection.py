@@ -8,7 +8,7 @@ from focus.checkpoint import Checkpoint
 from focus.collect.ledger import Ledger
 from focus.credit.base import Credit
 from focus.errors import Failure
-from focus.records import ActorRecord, CriticRecord, Packing
+from focus.records import CriticRecord, Packing, PolicyRecord
 from focus.records.records import CriticContext
 from focus.search import PhaseReport
 from focus.tokens import LogProbs, TokenIds
@@ -35,7 +35,7 @@ class Collection:
 
     tree: Tree[Checkpoint]
     credit: Credit
-    actor: tuple[ActorRecord, ...]
+    actor: tuple[PolicyRecord, ...]
     critic: tuple[CriticRecord, ...]
     ledger: Ledger
     packing: Packing = "segment"

@@ -39,7 +39,7 @@ class Collector:
         critic: values checkpoints; pinned for the whole tree.
         credit: estimator of actor weights and critic targets.
         returns: γ, β, κ; by default what `search` and `credit` name, else all 1.
-        packing: ``"segment"`` or ``"path"``.
+        packing: ``"segment"``, ``"path"`` or ``"tree"``: how `Collection.actor` holds the tree.
         own: close the execution services that the agent's Execution made for itself.
             Policy, critic, env and passed-in services are borrowed in any case.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from focus.credit.base import Credit
 from focus.execution import RequestCounts
-from focus.records.records import ActorRecord
+from focus.records.packed_tree import PackedTree, PolicyRecord
 from focus.tree import Tree
 
 __all__ = ("ExpansionCounts", "Ledger", "total")
@@ -42,7 +42,8 @@ class Ledger:
         tokens_cached: of these, ids the server had cached; None if it does not tell.
         tokens_needed: prompt and observation ids that any collector must prefill once.
         tokens_distinct: prompt plus edge ids of the tree, each once.
-        tokens_learner: ids a learner reads: prefix and response of each actor record.
+        tokens_learner: ids of the actor records: prefix and response of each, or a packed tree's
+            row; what a learner reads that computes records as they are.
         requests_*: books of requests; `requests_needed` = checkpoints that were continued.
         policy_calls: calls that carried them; siblings asked for together share one.
         expansions_*: books of expansions.
@@ -79,7 +80,7 @@ class Ledger:
         cls,
         tree: Tree[Any],
         credit: Credit,
-        actor: tuple[ActorRecord, ...],
+        actor: tuple[PolicyRecord, ...],
         *,
         requests: RequestCounts,
         expansions: ExpansionCounts,
@@ -99,12 +100,12 @@ class Ledger:
                 for node in tree.edges()
                 if node.id in credit.advantages or node.parent in credit.targets
             ),
-            tokens_trained=sum(sum(record.loss_mask) for record in actor),
+            tokens_trained=sum(map(_trained, actor)),
             tokens_submitted=requests.prompt_tokens,
             tokens_cached=requests.cached_tokens,
             tokens_needed=prompt + edge_ids - held,
             tokens_distinct=prompt + edge_ids,
-            tokens_learner=sum(len(r.prefix) + len(r.response) for r in actor),
+            tokens_learner=sum(map(_read, actor)),
             requests_sent=requests.sent,
             requests_accepted=requests.accepted,
             requests_failed=requests.failed,
@@ -158,6 +159,16 @@ class Ledger:
     def to_dict(self) -> dict[str, Any]:
         """Counts and ratios as plain numbers."""
         return {**asdict(self), **self.ratios()}
+
+
+def _trained(record: PolicyRecord) -> int:
+    return record.trained_tokens if isinstance(record, PackedTree) else sum(record.loss_mask)
+
+
+def _read(record: PolicyRecord) -> int:
+    if isinstance(record, PackedTree):
+        return record.size
+    return len(record.prefix) + len(record.response)
 
 
 def _ratio(limit: int, spent: int) -> float | None:

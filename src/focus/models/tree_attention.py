@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from focus._extras import require
+from focus.errors import ConfigError
+from focus.records.packed_tree import PackedTree
 from focus.records.prefix_tree import PrefixTree, prefix_trees
 from focus.tokens import TokenIds
 
-__all__ = ("TreeBatch", "tree_batches")
+__all__ = ("TreeBatch", "packed_batch", "tree_batches")
 
 TREE_TOKENS = 1024
 """Most distinct tokens of one tree: attention costs their square."""
+
+MOST_PADDING = 1 / 32
+"""Largest share of padding in a pass."""
 
 _TOLERANCE = 1e-3
 _checked: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
@@ -33,12 +38,18 @@ class TreeBatch:
     trees: tuple[PrefixTree, ...]
     inputs: dict[str, Any]
 
+    @property
+    def computed(self) -> int:
+        """Tokens that the pass computes, padding included."""
+        return int(self.inputs["input_ids"].numel())
+
 
 def tree_batches(
     model: Any, sequences: Sequence[TokenIds], *, batch_tokens: int
 ) -> list[TreeBatch]:
     """Forward passes that cover `sequences`, at most `batch_tokens` padded tokens each.
 
+    Trees of about equal size share a pass, so that at most 1/32 of its tokens is padding.
     A model that does not honour a tree mask (checked once per model, against plain
     passes) gets every sequence by itself: slower, the same numbers.
     """
@@ -49,11 +60,39 @@ def tree_batches(
         trees = [tree for index in range(len(sequences)) for tree in _alone(sequences, index)]
     rows: list[list[PrefixTree]] = []
     for tree in sorted(trees, key=lambda tree: len(tree.ids)):
-        if rows and (len(rows[-1]) + 1) * len(tree.ids) <= batch_tokens:
+        if rows and _fits(rows[-1], tree, batch_tokens):
             rows[-1].append(tree)
         else:
             rows.append([tree])
     return [_batch(model, row) for row in rows]
+
+
+def _fits(row: Sequence[PrefixTree], tree: PrefixTree, batch_tokens: int) -> bool:
+    """Whether a pass has room for one more tree, which is no smaller than those it holds."""
+    padded = (len(row) + 1) * len(tree.ids)
+    held = sum(len(other.ids) for other in row) + len(tree.ids)
+    return padded <= batch_tokens and padded - held <= padded * MOST_PADDING
+
+
+def packed_batch(model: Any, packed: Sequence[PackedTree]) -> TreeBatch:
+    """Packed trees as they are, as one padded pass: token i of tree r stands at [r, i].
+
+    For a trainer of your own; the logits of token i's parent are those that i was drawn from
+    (docs/how-to/tree-packing.md).
+
+    Raises:
+        ConfigError: the model does not honour a tree mask; give it rows (`path_records`).
+    """
+    if not _honours_trees(model):
+        raise ConfigError(
+            f"{type(model).__name__} does not honour a tree mask; train it on rows: "
+            "focus.records.path_records(packed)"
+        )
+    trees = []
+    for tree in packed:
+        columns = tree.columns()
+        trees.append(PrefixTree(columns.ids, columns.positions, columns.ends, (), ()))
+    return _batch(model, trees)
 
 
 def _alone(sequences: Sequence[TokenIds], index: int) -> list[PrefixTree]:

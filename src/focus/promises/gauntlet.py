@@ -19,7 +19,8 @@ from focus.errors import CollectionFailed, CriticError, EnvError, FocusError, Re
 from focus.execution import AdmissionPool, Execution, ExecutionServices, RetryPolicy
 from focus.policies.sglang import SGLangPolicy
 from focus.problem import Problem
-from focus.records.codec import encode_actor, encode_critic
+from focus.records.codec import encode_critic
+from focus.records.packed_codec import encode_sample
 from focus.records.tree_codec import encode_tree
 from focus.sampling import Sampling
 from focus.search import Search
@@ -201,7 +202,7 @@ class _Trees:
     def _export(self, found: Collection, accepted: bool, problem: Problem) -> None:
         line = {
             "tree": encode_tree(found.tree),
-            "actor": [encode_actor(record) for record in found.actor] if accepted else [],
+            "actor": [encode_sample(record) for record in found.actor] if accepted else [],
             "critic": [encode_critic(record) for record in found.critic] if accepted else [],
             "books": found.ledger.to_dict(),
             "failures": [

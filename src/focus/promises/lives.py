@@ -17,7 +17,7 @@ import anyio
 
 from focus import Critic, Problem
 from focus.errors import FocusError, StoreError
-from focus.records import ActorRecord, CriticContext, CriticRecord, read_critic_records
+from focus.records import CriticContext, CriticRecord, PolicyRecord, read_critic_records
 from focus.records.jsonl import accepted_attempts
 from focus.tasks.registry import Task
 from focus.testing.envs import LiveEnv, walk_script
@@ -89,7 +89,7 @@ class PlainLearner:
 
         return Critic.function(by_height, version=f"critic-{len(self.history)}")
 
-    def update_actor(self, records: Sequence[ActorRecord], *, seed: int) -> Mapping[str, float]:
+    def update_actor(self, records: Sequence[PolicyRecord], *, seed: int) -> Mapping[str, float]:
         self._fuse.burn("update_actor")
         assert {record.source.policy_version for record in records} == {self.policy.version}
         (identity,) = {record.source.identity for record in records}

@@ -13,7 +13,7 @@ from focus import Agent, Allowance, Collection, Collector, Critic, Problem, Sear
 from focus.execution import AdmissionPool, Execution, ExecutionServices
 from focus.policies.base import Policy
 from focus.promises.base import Measured, Stand
-from focus.records import encode_actor, encode_critic
+from focus.records import encode_critic, encode_sample
 from focus.records.records import CriticContext
 from focus.records.strict_json import dumps
 from focus.records.tree_codec import encode_tree
@@ -92,7 +92,7 @@ def digest(collections: list[Collection]) -> str:
     for collection in collections:
         stored.update(dumps(encode_tree(collection.tree), what="tree"))
         for sample in collection.actor:
-            stored.update(dumps(encode_actor(sample), what="sample"))
+            stored.update(dumps(encode_sample(sample), what="sample"))
         for target in collection.critic:
             stored.update(dumps(encode_critic(target), what="target"))
     return stored.hexdigest()

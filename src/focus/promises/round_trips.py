@@ -19,6 +19,7 @@ from focus.records import (
     critic_records,
     decode_actor,
     decode_critic,
+    decode_packed,
     decode_problem,
     encode_critic,
     encode_problem,
@@ -192,6 +193,11 @@ def misread(golden: Path, folder: Path) -> Iterator[tuple[str, bool]]:
         tuple(map(decode_critic, _lines(golden / "critic-1.jsonl")))
         == critic_records(tree, CREDIT, contexts),
     )
+    yield (
+        "packed tree",
+        tuple(map(decode_packed, _lines(golden / "packed-1.jsonl")))
+        == actor_records(tree, CREDIT, packing="tree"),
+    )
     yield "problem", decode_problem(_lines(golden / "problem.json")[0]) == tree.header.problem
     stored = load_stored_tree(golden / "tree-1.json")
     yield "tree", (len(stored.tree), stored.texts, stored.credit) == (len(tree), TEXTS, CREDIT)
@@ -207,6 +213,7 @@ def _lines(path: Path) -> list[Any]:
 def _later_versions(golden: Path, folder: Path) -> Iterator[tuple[str, bool]]:
     readers: dict[str, tuple[str, Callable[[Path], Any]]] = {
         "focus.actor": ("actor-1.jsonl", lambda path: [decode_actor(x) for x in _lines(path)]),
+        "focus.packed": ("packed-1.jsonl", lambda path: [decode_packed(x) for x in _lines(path)]),
         "focus.critic": ("critic-1.jsonl", lambda path: [decode_critic(x) for x in _lines(path)]),
         "focus.tree": ("tree-1.json", load_stored_tree),
         "focus.records": (

@@ -15,8 +15,18 @@ from focus.credit import DirectBranchTd
 from focus.errors import RecordError
 from focus.promises.base import Measured, Stand
 from focus.promises.gauntlet import checked
-from focus.records import ActorRecord, Packing, actor_records, check_export, critic_records
-from focus.records.codec import encode_actor, encode_critic
+from focus.promises.packed_mutants import PACKED_MUTANTS
+from focus.records import (
+    PACKINGS,
+    ActorRecord,
+    PackedTree,
+    PolicyRecord,
+    actor_records,
+    check_export,
+    critic_records,
+    encode_critic,
+    encode_sample,
+)
 from focus.records.records import CriticContext
 from focus.records.tree_codec import encode_tree
 from focus.testing.trees import build_tree, random_sketch
@@ -25,7 +35,6 @@ from focus.tree import Tree
 __all__ = ("MUTANTS", "samples_pass")
 
 _BATCH = 2_500
-_PACKINGS: tuple[Packing, ...] = ("segment", "path")
 _NAN = float("nan")
 _LAW = {"temperature": 1.0, "top_p": 1.0, "top_k": None}
 
@@ -35,7 +44,7 @@ Mutant = Callable[[ActorRecord], ActorRecord]
 def samples_pass(stand: Stand) -> Measured:
     """Violations: samples that the outside checker refuses, and spoiled ones let through.
 
-    The trees are random in depth and width, with unfinished and cut leaves, under both packings.
+    The trees are random in depth and width, with unfinished and cut leaves, under all packings.
     """
     enough = stand.pick(quick=10_000, full=200_000)
     rng, seen = random.Random(1), Counter[str]()
@@ -66,7 +75,7 @@ def _batch(rng: random.Random, folder: Path, seen: Counter[str]) -> float:
             seen["trees"] += 1
             tree = build_tree(random_sketch(rng, nodes=rng.randint(2, 60), shaping=0.0))
             credit = DirectBranchTd().estimate(tree)
-            records = actor_records(tree, credit, packing=_PACKINGS[number % 2])
+            records = actor_records(tree, credit, packing=PACKINGS[number % len(PACKINGS)])
             started = time.perf_counter()
             check_export(records, tree, credit)
             spent += time.perf_counter() - started
@@ -79,7 +88,7 @@ def _batch(rng: random.Random, folder: Path, seen: Counter[str]) -> float:
 
 
 def _spoil(
-    records: Sequence[ActorRecord],
+    records: Sequence[PolicyRecord],
     tree: Tree[Any],
     credit: Any,
     rng: random.Random,
@@ -89,14 +98,19 @@ def _spoil(
     if not records:
         return
     place = rng.randrange(len(records))
-    name = rng.choice(sorted(MUTANTS))
-    spoiled = MUTANTS[name](records[place])
+    spoiled = _spoiled(records[place], rng)
     seen["spoiled"] += 1
     try:
         check_export((*records[:place], spoiled, *records[place + 1 :]), tree, credit)
     except RecordError:
         return
     seen["let_through"] += 1
+
+
+def _spoiled(record: PolicyRecord, rng: random.Random) -> PolicyRecord:
+    if isinstance(record, PackedTree):
+        return PACKED_MUTANTS[rng.choice(sorted(PACKED_MUTANTS))](record)
+    return MUTANTS[rng.choice(sorted(MUTANTS))](record)
 
 
 def _last(values: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
@@ -127,7 +141,7 @@ MUTANTS: dict[str, Mutant] = {
 
 
 def _exported(
-    tree: Tree[Any], records: Sequence[ActorRecord], credit: Any, number: int
+    tree: Tree[Any], records: Sequence[PolicyRecord], credit: Any, number: int
 ) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """A tree as the outside checker reads it, and the replies it was drawn from."""
     plain = encode_tree(tree)
@@ -141,7 +155,7 @@ def _exported(
     }
     line = {
         "tree": plain,
-        "actor": [{**encode_actor(record), "problem": number} for record in records],
+        "actor": [{**encode_sample(record), "problem": number} for record in records],
         "critic": [
             {**encode_critic(record), "problem": number}
             for record in critic_records(tree, credit, contexts)

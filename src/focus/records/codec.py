@@ -23,6 +23,7 @@ __all__ = (
     "decode_critic",
     "decode_message",
     "decode_problem",
+    "decode_source",
     "encode_actor",
     "encode_context",
     "encode_critic",
@@ -149,7 +150,7 @@ def decode_actor(value: Any, *, where: str = "actor record") -> ActorRecord:
     """
     fields = opened(value, schema=ACTOR_SCHEMA, where=where)
     record = ActorRecord(
-        source=_decode_source(fields),
+        source=decode_source(fields),
         nodes=fields.integers("nodes"),
         prefix=fields.integers("prefix"),
         response=fields.integers("response"),
@@ -195,7 +196,7 @@ def decode_critic(value: Any, *, where: str = "critic record") -> CriticRecord:
     """
     fields = opened(value, schema=CRITIC_SCHEMA, where=where)
     record = CriticRecord(
-        source=_decode_source(fields),
+        source=decode_source(fields),
         node=fields.integer("node"),
         depth=fields.integer("depth"),
         target=fields.number("target"),
@@ -227,13 +228,18 @@ def encode_source(source: RecordKey) -> dict[str, Any]:
         "critic_version": source.critic_version,
     }
     try:
-        _decode_source(Fields(plain, where="identity"))
+        decode_source(Fields(plain, where="identity"))
     except SchemaError as error:
         raise RecordError(f"problem {source.problem!r}: {error}") from error
     return plain
 
 
-def _decode_source(fields: Fields) -> RecordKey:
+def decode_source(fields: Fields) -> RecordKey:
+    """Inverse of `encode_source`.
+
+    Raises:
+        SchemaError: another shape or type.
+    """
     identity = Identity(
         run=fields.text("run"), round=fields.integer("round"), attempt=fields.integer("attempt")
     )

@@ -17,6 +17,8 @@
     I16  the sampling law is recorded, and a trainer can divide by its temperature
     I17  the outcome is the tree's, apart from the weight   actor
     I18  tokens fit the context limit, and the prefix leaves room  actor
+    I19  a packed tree holds each token of its tree once       packed
+    I20  its parents, positions and intervals are those of one row, depth first  packed
     C1   a critic context with ids is its checkpoint's context
     C2   target and count are the credit's, inside the critic's range
     C3   the prior is the checkpoint's finite value; terminals have none
@@ -26,6 +28,8 @@
 I7's second half (no more ids than requested) is checked on the reply itself, I9 (nothing
 is re-encoded) holds because no package below `rendering` can encode. The bound of I11 is
 left to the trainer: normalised and step-weighted advantages have none.
+
+A packed tree is held to those marked actor too, edge by edge.
 
 The checks read the tree, not the builder's notes: they climb from the record's nodes and
 compare slices, about 0.1 µs per emitted token.
@@ -39,8 +43,11 @@ from typing import Any
 from focus.credit.base import Credit
 from focus.records.actor_invariants import check_actor_record
 from focus.records.critic_invariants import RANGE_SLACK, check_critic_record
-from focus.records.records import ActorRecord, CriticRecord, RecordKey
+from focus.records.packed_invariants import check_packed_tree
+from focus.records.packed_tree import PackedTree, PolicyRecord
+from focus.records.records import CriticRecord
 from focus.records.tree_invariants import LOG_PROB_SLACK, check_tree, fail
+from focus.records.verified import Verified
 from focus.tree import NodeId, Tree
 
 __all__ = (
@@ -50,20 +57,24 @@ __all__ = (
     "check_critic_export",
     "check_critic_record",
     "check_export",
+    "check_packed_tree",
     "check_tree",
 )
 
 
-def check_export(records: Sequence[ActorRecord], tree: Tree[Any], credit: Credit) -> None:
-    """All actor records of one tree.
+def check_export(records: Sequence[PolicyRecord], tree: Tree[Any], credit: Credit) -> None:
+    """All actor records of one tree, in any packing.
 
     Raises:
         RecordError: naming problem, node, invariant and numbers.
     """
     check_tree(tree)
-    source = RecordKey.of(tree)
+    verified = Verified(tree)
     for record in records:
-        check_actor_record(record, tree, credit, source=source)
+        if isinstance(record, PackedTree):
+            check_packed_tree(record, tree, credit)
+        else:
+            check_actor_record(record, tree, credit, verified=verified)
     _check_trained_once(records, tree, credit)
 
 
@@ -73,9 +84,9 @@ def check_critic_export(records: Sequence[CriticRecord], tree: Tree[Any], credit
     Raises:
         RecordError: naming problem, node, invariant and numbers.
     """
-    source = RecordKey.of(tree)
+    verified = Verified(tree)
     for record in records:
-        check_critic_record(record, tree, credit, source=source)
+        check_critic_record(record, tree, credit, verified=verified)
     nodes = [record.node for record in records]
     if sorted(nodes) != sorted(credit.targets):
         fail(
@@ -83,7 +94,7 @@ def check_critic_export(records: Sequence[CriticRecord], tree: Tree[Any], credit
         )
 
 
-def _check_trained_once(records: Iterable[ActorRecord], tree: Tree[Any], credit: Credit) -> None:
+def _check_trained_once(records: Iterable[PolicyRecord], tree: Tree[Any], credit: Credit) -> None:
     trained: set[NodeId] = set()
     for record in records:
         twice = trained.intersection(record.nodes)

@@ -1,4 +1,4 @@
-"""From a credited tree to the policy's training samples, in one of two packings.
+"""From a credited tree to the policy's training samples, in one of three packings.
 
 ``segment``: one record per trained edge, with its full prefix. ``path``: one record per
 root-to-leaf path; a trained edge is trained in the first path (leaves in attach order)
@@ -6,10 +6,11 @@ that holds it and conditions the later ones. Two paths share nothing but their
 beginning, so what a path trains is its end, and its record is the context of the first
 trained id followed by everything up to the last one, with mask 0 on observations and on
 edges without credit. A fold (`Node.rebased`) ends a record: what follows is conditioned
-on another context and cannot stand in the same row.
+on another context and cannot stand in the same row. ``tree``: one `PackedTree` with all of a
+tree's tokens, each once, for learners with tree attention.
 
-Both packings hold the same (context, id, log-prob, weight) once each, so every loss that
-is a sum over trained tokens has the same value and gradient under both.
+All packings hold the same (context, id, log-prob, weight) once each, so every loss that
+is a sum over trained tokens has the same value and gradient under each.
 
 An edge whose advantage is exactly 0 keeps its record: it adds nothing to the sum, but
 counts of trained tokens, the clip fraction and the divergence from the behaviour policy
@@ -19,26 +20,47 @@ stay those of the whole tree. A trainer may drop it; an export may not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from focus.credit.base import Credit
 from focus.errors import ConfigError
 from focus.records.invariants import check_export
 from focus.records.outcomes import mean_outcomes
+from focus.records.packed_tree import PackedTree, PolicyRecord, pack_tree
 from focus.records.records import ActorRecord, RecordKey
 from focus.tokens import LogProbs, Span, TokenIds
 from focus.tree import NodeId, Tree
 
-__all__ = ("Packing", "actor_records")
+__all__ = ("PACKINGS", "Packing", "RowPacking", "actor_records")
 
-Packing = Literal["segment", "path"]
+RowPacking = Literal["segment", "path"]
+"""Packings whose records are rows: a prefix and a response."""
+
+Packing = RowPacking | Literal["tree"]
+
+PACKINGS: tuple[Packing, ...] = ("segment", "path", "tree")
+
 T = TypeVar("T")
+
+
+@overload
+def actor_records(
+    tree: Tree[Any], credit: Credit, *, packing: RowPacking = ...
+) -> tuple[ActorRecord, ...]: ...
+@overload
+def actor_records(
+    tree: Tree[Any], credit: Credit, *, packing: Literal["tree"]
+) -> tuple[PackedTree, ...]: ...
+@overload
+def actor_records(
+    tree: Tree[Any], credit: Credit, *, packing: Packing
+) -> tuple[PolicyRecord, ...]: ...
 
 
 def actor_records(
     tree: Tree[Any], credit: Credit, *, packing: Packing = "segment"
-) -> tuple[ActorRecord, ...]:
+) -> tuple[PolicyRecord, ...]:
     """Samples for the policy's trainer, each checked against the tree.
 
     Linear in the tokens of the tree plus those emitted.
@@ -46,7 +68,7 @@ def actor_records(
     Args:
         tree: a settled tree.
         credit: one weight per edge to train, by head node; other edges are not trained.
-        packing: ``"segment"`` or ``"path"``.
+        packing: ``"segment"``, ``"path"`` or ``"tree"``.
 
     Raises:
         ConfigError: an unknown packing.
@@ -59,15 +81,27 @@ def actor_records(
     [((1, 2, 3), (100,)), ((1, 2, 3, 100), (101,)), ((1, 2, 3, 100), (102,))]
     >>> [(r.prefix, r.response) for r in actor_records(tree, credit, packing="path")]
     [((1, 2, 3), (100, 101)), ((1, 2, 3, 100), (102,))]
+    >>> [packed.columns().ids for packed in actor_records(tree, credit, packing="tree")]
+    [(1, 2, 3, 100, 101, 102)]
     """
+    if packing == "tree":
+        return _packed(tree, credit)
     if packing == "segment":
         pieces: Iterator[list[NodeId]] = ([node.id] for node in tree.edges())
     elif packing == "path":
         pieces = _path_pieces(tree)
     else:
-        raise ConfigError(f"packing must be 'segment' or 'path', got {packing!r}")
+        raise ConfigError(f"packing must be 'segment', 'path' or 'tree', got {packing!r}")
     builder = _Builder(tree, credit)
     records = tuple(record for piece in pieces if (record := builder.record(piece)) is not None)
+    check_export(records, tree, credit)
+    return records
+
+
+def _packed(tree: Tree[Any], credit: Credit) -> tuple[PackedTree, ...]:
+    """The tree as one record, checked; none where nothing is trained."""
+    packed = pack_tree(tree, credit)
+    records = (packed,) if packed.edges else ()
     check_export(records, tree, credit)
     return records
 
@@ -141,12 +175,18 @@ class _Part(NamedTuple):
 
     @classmethod
     def trained(cls, ids: TokenIds, log_probs: LogProbs, weight: float) -> _Part:
-        return cls(ids, (1,) * len(ids), log_probs, (weight,) * len(ids))
+        return cls(ids, _ones(len(ids)), log_probs, (weight,) * len(ids))
 
     @classmethod
     def masked(cls, ids: TokenIds) -> _Part:
         zeros = (0.0,) * len(ids)
         return cls(ids, (0,) * len(ids), zeros, zeros)
+
+
+@lru_cache(maxsize=64)
+def _ones(size: int) -> tuple[int, ...]:
+    """One tuple for all spans of a size: segments of a search are mostly equally long."""
+    return (1,) * size
 
 
 class _Row:
@@ -183,7 +223,12 @@ class _Row:
 
 def _joined(parts: Sequence[tuple[T, ...]]) -> tuple[T, ...]:
     """One tuple; a single part is shared, not copied."""
-    return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
+    if len(parts) == 1:
+        return parts[0]
+    joined: list[T] = []
+    for part in parts:
+        joined += part
+    return tuple(joined)
 
 
 class _Contexts:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from focus.tokens import TokenIds
 
-__all__ = ("PrefixTree", "prefix_trees")
+__all__ = ("PrefixTree", "distinct_tokens", "prefix_trees")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ def prefix_trees(sequences: Sequence[TokenIds], *, most_tokens: int) -> list[Pre
     """Merge `sequences` into trees of at most `most_tokens` distinct tokens.
 
     Every sequence is a member of exactly one tree; one that is longer than the limit has a
-    tree to itself. Sequences are taken in sorted order, so what shares a prefix is together.
+    tree to itself. Sequences are taken in sorted order, so what shares a prefix is together;
+    a tree that is full ends where least has to be repeated in the next one.
 
     >>> [tree] = prefix_trees([(1, 2, 3), (1, 2), (1, 4)], most_tokens=10)
     >>> tree.ids, tree.positions, tree.ends
@@ -54,19 +55,51 @@ def prefix_trees(sequences: Sequence[TokenIds], *, most_tokens: int) -> list[Pre
 def _runs(
     sequences: Sequence[TokenIds], order: Sequence[int], most_tokens: int
 ) -> Iterator[list[int]]:
-    """Cut the sorted order where one more sequence would exceed the limit."""
+    """Cut the sorted order where one more sequence would exceed the limit, or before.
+
+    Whatever a sequence shares with the one before it is repeated if a cut parts them. The
+    cut falls where that is least in the later half of a full run.
+    """
     run: list[int] = []
-    size = 0
-    for index in order:
+    sizes: list[int] = []
+    repeats: list[int] = []
+    waiting = list(reversed(order))
+    while waiting:
+        index = waiting.pop()
         ids = sequences[index]
-        new = len(ids) - (_shared(sequences[run[-1]], ids) if run else 0)
-        if run and size + new > most_tokens:
-            yield run
-            run, size, new = [], 0, len(ids)
-        run.append(index)
-        size += new
+        shared = _shared(sequences[run[-1]], ids) if run else 0
+        size = (sizes[-1] if run else 0) + len(ids) - shared
+        if run and size > most_tokens:
+            cut = _cheapest(sizes, [*repeats[1:], shared], most_tokens // 2)
+            waiting += [index, *reversed(run[cut:])]
+            yield run[:cut]
+            run, sizes, repeats = [], [], []
+        else:
+            run.append(index)
+            sizes.append(size)
+            repeats.append(shared)
     if run:
         yield run
+
+
+def _cheapest(sizes: Sequence[int], repeats: Sequence[int], least: int) -> int:
+    """How many sequences to keep: of those cuts that leave `least` tokens, the cheapest last."""
+    cuts = [cut for cut, size in enumerate(sizes) if size >= least] or [len(sizes) - 1]
+    return 1 + min(reversed(cuts), key=lambda cut: repeats[cut])
+
+
+def distinct_tokens(sequences: Sequence[TokenIds]) -> int:
+    """Tokens of `sequences`, those of a shared prefix once: what no learner can do without.
+
+    >>> distinct_tokens([(1, 2, 3), (1, 2), (1, 4), (2,)])
+    5
+    """
+    before: TokenIds = ()
+    total = 0
+    for ids in sorted(sequences):
+        total += len(ids) - _shared(before, ids)
+        before = ids
+    return total
 
 
 def _tree(sequences: Sequence[TokenIds], run: Sequence[int]) -> PrefixTree:

@@ -30,7 +30,7 @@ from focus.errors import (
 from focus.execution import AdmissionPool, Execution, ExecutionServices
 from focus.policies.base import Policy
 from focus.problem import Message, Problem
-from focus.records.packing import Packing
+from focus.records.packing import PACKINGS, Packing
 from focus.records.problems import ProblemFile
 from focus.sampling import Sampling, derive_seed
 from focus.search import Search
@@ -60,7 +60,7 @@ class CollectSettings:
         temperature: of collection; the trainer must use the same.
         critic: the constant that values every checkpoint, in [0, 1].
         credit: ``"refined"``, fit for a constant critic, or ``"direct-branch"``.
-        packing: ``"segment"`` or ``"path"``.
+        packing: ``"segment"``, ``"path"`` or ``"tree"``.
     """
 
     problems: str
@@ -78,8 +78,8 @@ class CollectSettings:
     def __post_init__(self) -> None:
         if self.credit not in CREDITS:
             raise ConfigError(f"credit must be one of {', '.join(CREDITS)}, got {self.credit!r}")
-        if self.packing not in ("segment", "path"):
-            raise ConfigError(f"packing must be 'segment' or 'path', got {self.packing!r}")
+        if self.packing not in PACKINGS:
+            raise ConfigError(f"packing must be one of {', '.join(PACKINGS)}, got {self.packing!r}")
         if self.tokens < 2:
             raise ConfigError(f"a budget of {self.tokens} tokens buys nothing; raise tokens")
         if self.allowance < self.segment:

@@ -26,7 +26,7 @@ from focus.agent import Journal
 from focus.collect import Collection, Ledger
 from focus.errors import SchemaError, StoreError
 from focus.problem import Problem
-from focus.records import JsonlDirectory, encode_actor, save_tree
+from focus.records import JsonlDirectory, encode_sample, save_tree
 from focus.records.files import (
     holds_only,
     read_if_present,
@@ -198,7 +198,7 @@ class CollectionFolder:
             credit=collection.credit,
             failures=collection.failures,
         )
-        lines = [dumps(encode_actor(record), what=row.name) + b"\n" for record in collection.actor]
+        lines = [dumps(encode_sample(record), what=row.name) + b"\n" for record in collection.actor]
         write_whole(self.root / "actor" / f"{row.name}.jsonl", b"".join(lines), overwrite=True)
         self._store_targets(collection)
         self._write_json(f"rows/{row.name}.json", row.to_dict())

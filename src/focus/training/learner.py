@@ -8,7 +8,7 @@ from typing import Protocol
 
 from focus.critic import Critic
 from focus.policies.base import Policy
-from focus.records.records import ActorRecord, CriticRecord
+from focus.records import CriticRecord, PolicyRecord
 
 __all__ = ("Learner",)
 
@@ -33,8 +33,8 @@ class Learner(Protocol):
         """The critic last published."""
         ...
 
-    def update_actor(self, records: Sequence[ActorRecord], *, seed: int) -> Mapping[str, float]:
-        """One round's actor update; may block."""
+    def update_actor(self, records: Sequence[PolicyRecord], *, seed: int) -> Mapping[str, float]:
+        """One round's actor update, on records of any packing; may block."""
         ...
 
     def update_critic(self, records: Sequence[CriticRecord], *, seed: int) -> Mapping[str, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from focus.errors import ConfigError
-from focus.records import Packing
+from focus.records import PACKINGS, Packing
 
 __all__ = (
     "PRESETS",
@@ -129,7 +129,7 @@ class TrainSettings:
         concurrency: expansions in flight per tree.
         capacity: requests in flight over all trees.
         temperature: of collection; the actor is trained at the same one.
-        packing: ``path`` or ``segment``.
+        packing: ``path``, ``segment`` or ``tree``.
         replay_rounds: rounds of critic targets that one critic update reads.
         pilot_problems: training problems solved once before the first round; their mean
             outcome is the first constant critic.
@@ -171,8 +171,8 @@ class TrainSettings:
         )
         if self.keep_trees < 0:
             raise ConfigError(f"keep_trees must be >= 0, got {self.keep_trees}")
-        if self.packing not in ("path", "segment"):
-            raise ConfigError(f"packing must be 'path' or 'segment', got {self.packing!r}")
+        if self.packing not in PACKINGS:
+            raise ConfigError(f"packing must be one of {', '.join(PACKINGS)}, got {self.packing!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain values; `settings_from` reads them back."""

@@ -24,7 +24,8 @@ from focus.integrations.local.grouping import by_prompt
 from focus.integrations.local.optimizer import clip_and_step, load_optimizer, save_optimizer
 from focus.models.tree_attention import TreeBatch, tree_batches
 from focus.models.weights import load_pretrained, stored_weights
-from focus.records.records import ActorRecord
+from focus.records import ActorRecord, PolicyRecord, as_rows
+from focus.records.prefix_tree import distinct_tokens
 from focus.training.settings import ActorSettings
 
 __all__ = ("ActorTrainer", "surrogate_loss", "token_tensors")
@@ -64,9 +65,14 @@ class ActorTrainer:
         )
         self.steps = 0
 
-    def update(self, records: Sequence[ActorRecord], *, seed: int) -> dict[str, float]:
-        """Train on one round's records; returns mean loss, gradient norm, clip share, KL."""
-        prompts = by_prompt(records)
+    def update(self, records: Sequence[PolicyRecord], *, seed: int) -> dict[str, float]:
+        """Train on one round's records, of any packing.
+
+        Returns:
+            Mean loss, gradient norm, clip share and KL; tokens computed, padding included,
+            and distinct tokens: those that a step cannot do without.
+        """
+        prompts = by_prompt(as_rows(records))
         rng = random.Random(seed)
         losses, norms, tallies = [], [], []
         for _ in range(self.settings.epochs):
@@ -84,20 +90,24 @@ class ActorTrainer:
             "actor_grad_norm": sum(norms) / max(1, len(norms)),
             "actor_clip_share": sum(t.clipped for t in tallies) / tokens,
             "actor_behaviour_kl": sum(t.kl for t in tallies) / tokens,
+            "actor_tokens_distinct": sum(t.distinct for t in tallies),
+            "actor_tokens_computed": sum(t.computed for t in tallies),
         }
 
-    def accumulate(self, records: Sequence[ActorRecord], prompts: int) -> tuple[float, _Tally]:
+    def accumulate(self, records: Sequence[PolicyRecord], prompts: int) -> tuple[float, _Tally]:
         """Add the gradient of the loss of `records` as one batch of `prompts` prompts.
 
         Returns:
             The loss, and counts over its trained tokens.
         """
-        total, tally = 0.0, _Tally()
-        for record in records:
+        total, rows = 0.0, as_rows(records)
+        for record in rows:
             _check_law(record)
-        tokens = [record.tokens for record in records]
+        tokens = [record.tokens for record in rows]
+        tally = _Tally(distinct=distinct_tokens(tokens))
         for batch in tree_batches(self.model, tokens, batch_tokens=self.settings.batch_tokens):
-            log_probs, behaviour, weights = token_tensors(self.model, batch, records)
+            tally.computed += batch.computed
+            log_probs, behaviour, weights = token_tensors(self.model, batch, rows)
             if log_probs.numel() == 0:
                 continue
             loss = surrogate_loss(
@@ -131,6 +141,8 @@ class ActorTrainer:
 
 @dataclass(slots=True)
 class _Tally:
+    distinct: int
+    computed: int = 0
     tokens: int = 0
     clipped: int = 0
     kl: float = 0.0

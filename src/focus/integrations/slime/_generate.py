@@ -32,7 +32,7 @@ from focus.loop.rounds import RoundCritics
 from focus.policies.base import Policy
 from focus.policies.slime import SlimePolicy
 from focus.problem import Message, Problem
-from focus.records import JsonlDirectory, Packing, decode_message
+from focus.records import JsonlDirectory, RowPacking, decode_message
 from focus.tree import Identity
 
 __all__ = ("CollectorFor", "Hook", "make_evaluate", "make_generate")
@@ -49,7 +49,7 @@ def make_generate(
     profile: str,
     critic_sink: JsonlDirectory | None = None,
     allow_partial: bool = False,
-    packing: Packing = "segment",
+    packing: RowPacking = "segment",
     critic: Literal["slime"] | None = None,
     critics: RoundCritics | None = None,
     outcome_sink: JsonlDirectory | None = None,
@@ -178,7 +178,7 @@ class _Trees:
     profile: str
     rounds: Rounds
     allow_partial: bool
-    packing: Packing
+    packing: RowPacking
     with_targets: bool
     critics: RoundCritics | None
 

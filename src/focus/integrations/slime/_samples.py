@@ -19,7 +19,7 @@ from focus.integrations.slime._channels import (
     TOKEN_WEIGHTS,
     WEIGHT,
 )
-from focus.records import ActorRecord, Packing, actor_records
+from focus.records import ActorRecord, RowPacking, actor_records, as_rows
 from focus.tokens import TokenIds
 from focus.tree import NodeId
 
@@ -49,7 +49,7 @@ def to_sample(record: ActorRecord, source: Any) -> Any:
 
 
 def samples_of(
-    collection: Collection, source: Any, *, packing: Packing, decode: Decode, with_targets: bool
+    collection: Collection, source: Any, *, packing: RowPacking, decode: Decode, with_targets: bool
 ) -> list[Any]:
     """All samples of one tree, at least one.
 
@@ -62,9 +62,10 @@ def samples_of(
         RecordError: a record cannot be a sample.
         ConfigError: `with_targets` and the tree has no target, or a negative one.
     """
-    records = collection.actor
-    if collection.packing != packing:
-        records = actor_records(collection.tree, collection.credit, packing=packing)
+    if collection.packing == packing:
+        records = as_rows(collection.actor)
+    else:
+        records = [*actor_records(collection.tree, collection.credit, packing=packing)]
     samples = [_trained(record, source, packing=packing) for record in records]
     for sample, record in zip(samples, records, strict=True):
         sample.response = decode(record.response)
@@ -99,7 +100,7 @@ def _status(source: Any, *, truncated: bool) -> Any:
     return name.lower() if kinds is None else kinds[name]
 
 
-def _trained(record: ActorRecord, source: Any, *, packing: Packing) -> Any:
+def _trained(record: ActorRecord, source: Any, *, packing: RowPacking) -> Any:
     _check_aligned(record)
     trained = [w for w, m in zip(record.weights, record.loss_mask, strict=True) if m]
     sample = new_sample(
@@ -118,7 +119,7 @@ def _trained(record: ActorRecord, source: Any, *, packing: Packing) -> Any:
     return sample
 
 
-def _masked(context: TokenIds, source: Any, *, packing: Packing) -> Any:
+def _masked(context: TokenIds, source: Any, *, packing: RowPacking) -> Any:
     """A sample that trains nothing: the context and one masked token after it."""
     sample = new_sample(source, context, context[-1:], mask=[0], log_probs=[0.0], reward=0.0)
     if packing == "path":

@@ -26,8 +26,8 @@ from focus.integrations.tinker.packing import pack_paths
 from focus.integrations.tinker.settings import TinkerSettings, check_settings
 from focus.integrations.tinker.verdict import Verdict, verdict_critic
 from focus.policies.tinker import TinkerPolicy
+from focus.records import CriticRecord, PolicyRecord, as_rows
 from focus.records.files import read_whole
-from focus.records.records import ActorRecord, CriticRecord
 from focus.records.strict_json import loads
 from focus.sampling import derive_seed
 from focus.training.settings import TrainSettings
@@ -119,7 +119,7 @@ class TinkerLearner:
             )
         return self._critic
 
-    def update_actor(self, records: Sequence[ActorRecord], *, seed: int) -> Mapping[str, float]:
+    def update_actor(self, records: Sequence[PolicyRecord], *, seed: int) -> Mapping[str, float]:
         """One forward_backward and one optim_step, submitted together.
 
         A round whose advantages are all 0 has nothing to send and takes no step.
@@ -127,10 +127,11 @@ class TinkerLearner:
         Raises:
             TrainerError: it failed; the weights are unknown.
         """
-        rows = pack_paths(records)
+        samples = as_rows(records)
+        rows = pack_paths(samples)
         if not rows:
             return actor_metrics((), None, self._settings.actor)
-        prompts = len(by_prompt(records))
+        prompts = len(by_prompt(samples))
         data = [actor_datum(row, prompts=prompts) for row in rows]
         actor = self._settings.actor
         with self._trusted("the actor's update"):

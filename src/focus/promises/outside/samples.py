@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from .credit import Credited, credited
+from .packed import rows_of
 from .reading import Export, Findings, Server, bits
 from .replies import is_token
 
@@ -35,9 +36,10 @@ def check_samples(export: Export, server: Server, findings: Findings, total: Tra
         findings.add("I11", export.where, "a reward that is no number")
         return
     credit = credited(export)
-    for record in export.actor:
+    rows = rows_of(export, findings)
+    for record in rows:
         _check_record(export, record, credit, server, findings)
-    _check_once(export, credit, findings, total)
+    _check_once(export, rows, credit, findings, total)
     for record in export.critic:
         _check_target(export, record, credit, findings)
     nodes = [record["node"] for record in export.critic]
@@ -190,9 +192,15 @@ def _ends(export: Export, number: int) -> list[int]:
     return found
 
 
-def _check_once(export: Export, credit: Credited, findings: Findings, total: Trained) -> None:
+def _check_once(
+    export: Export,
+    rows: list[dict[str, Any]],
+    credit: Credited,
+    findings: Findings,
+    total: Trained,
+) -> None:
     """Each sampled id is trained in one sample, or withheld because nothing values it."""
-    trained = Counter(node for record in export.actor for node in record["nodes"])
+    trained = Counter(node for record in rows for node in record["nodes"])
     for number in range(1, len(export.nodes)):
         size = len(list(export.sampled(number)))
         has_credit = number in credit.advantages
@@ -204,7 +212,7 @@ def _check_once(export: Export, credit: Credited, findings: Findings, total: Tra
         total.count["trained_ids"] += size * times
         reason = "withheld_untold" if has_credit else "withheld_unvalued"
         total.count[reason] += size * (times == 0)
-    masked = sum(sum(map(bool, record["loss_mask"])) for record in export.actor)
+    masked = sum(sum(map(bool, record["loss_mask"])) for record in rows)
     sizes = sum(len(list(export.sampled(node))) * times for node, times in trained.items())
     findings.check(
         masked == sizes, "I10", export.where, f"{masked} ids masked in, {sizes} in edges"
