@@ -45,9 +45,8 @@ from focus.records.actor_invariants import check_actor_record
 from focus.records.critic_invariants import RANGE_SLACK, check_critic_record
 from focus.records.packed_invariants import check_packed_tree
 from focus.records.packed_tree import PackedTree, PolicyRecord
-from focus.records.records import CriticRecord
+from focus.records.records import CriticRecord, RecordKey
 from focus.records.tree_invariants import LOG_PROB_SLACK, check_tree, fail
-from focus.records.verified import Verified
 from focus.tree import NodeId, Tree
 
 __all__ = (
@@ -69,12 +68,12 @@ def check_export(records: Sequence[PolicyRecord], tree: Tree[Any], credit: Credi
         RecordError: naming problem, node, invariant and numbers.
     """
     check_tree(tree)
-    verified = Verified(tree)
+    source = RecordKey.of(tree)
     for record in records:
         if isinstance(record, PackedTree):
             check_packed_tree(record, tree, credit)
         else:
-            check_actor_record(record, tree, credit, verified=verified)
+            check_actor_record(record, tree, credit, source=source)
     _check_trained_once(records, tree, credit)
 
 
@@ -84,9 +83,9 @@ def check_critic_export(records: Sequence[CriticRecord], tree: Tree[Any], credit
     Raises:
         RecordError: naming problem, node, invariant and numbers.
     """
-    verified = Verified(tree)
+    source = RecordKey.of(tree)
     for record in records:
-        check_critic_record(record, tree, credit, verified=verified)
+        check_critic_record(record, tree, credit, source=source)
     nodes = [record.node for record in records]
     if sorted(nodes) != sorted(credit.targets):
         fail(
