@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from focus._cancellation import siblings
 from focus.agent.tools import Tool
@@ -11,7 +12,7 @@ from focus.errors import ToolError
 from focus.problem import Message
 from focus.rendering import Call, dialect_named
 
-__all__ = ("answer_call", "answer_calls")
+__all__ = ("answer_call", "answer_calls", "checked_call")
 
 
 async def answer_calls(
@@ -55,16 +56,27 @@ async def answer_call(
     tools: Mapping[str, Tool], call: Call, workspace: Workspace | None, *, dialect: str
 ) -> str:
     """The text that answers one call."""
-    if call.fault:
-        return f"error: this call could not be read and was not run: {call.fault}"
-    found = tools.get(call.name)
-    if found is None:
-        return f"error: no tool {call.name[:60]!r}; there are: {', '.join(tools) or 'none'}"
     try:
-        as_text = dialect_named(dialect).has_text_arguments
-        return await found.run(found.arguments(call, as_text=as_text), workspace)
+        found, arguments = checked_call(tools, call, dialect=dialect)
+        return await found.run(arguments, workspace)
     except ToolError as error:
         return f"error: {error}"
+
+
+def checked_call(
+    tools: Mapping[str, Tool], call: Call, *, dialect: str
+) -> tuple[Tool, dict[str, Any]]:
+    """The tool that a call names, and its arguments by the tool's schema.
+
+    Raises:
+        ToolError: it could not be read, names no tool, or has other arguments.
+    """
+    if call.fault:
+        raise ToolError(f"this call could not be read and was not run: {call.fault}")
+    found = tools.get(call.name)
+    if found is None:
+        raise ToolError(f"no tool {call.name[:60]!r}; there are: {', '.join(tools) or 'none'}")
+    return found, found.arguments(call, as_text=dialect_named(dialect).has_text_arguments)
 
 
 def _touches_workspace(found: Tool | None) -> bool:

@@ -111,7 +111,7 @@ class ToolEnv:
         state = replace(state, turns=state.turns + 1, unreadable=unreadable)
         answer = self._answer(action)
         if answer is not None:
-            return StepResult(state, reward=await self._outcome(answer), done=True)
+            return StepResult(state, reward=await self.outcome(answer, workspace), done=True)
         if action.is_last or not action.calls:
             return StepResult(state, (Message("user", REMINDER),))
         calls, refused = self._affordable(state, action.calls)
@@ -124,6 +124,11 @@ class ToolEnv:
         )
         left = None if state.calls_left is None else state.calls_left - len(calls)
         return StepResult(replace(state, calls_left=left), (*answered, *refused))
+
+    async def outcome(self, answer: Mapping[str, Any], workspace: Workspace | None) -> float:
+        """What an answer is worth: by `grade`, unless a subclass knows better."""
+        graded = self._grade(answer)
+        return await graded if inspect.isawaitable(graded) else graded
 
     async def finish(self, state: ToolState, workspace: Any, reason: str) -> float:
         return self._unanswered
@@ -148,10 +153,6 @@ class ToolEnv:
                 except ToolError:
                     continue
         return None
-
-    async def _outcome(self, answer: Mapping[str, Any]) -> float:
-        graded = self._grade(answer)
-        return await graded if inspect.isawaitable(graded) else graded
 
     def _affordable(
         self, state: ToolState, calls: Sequence[Call]
