@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from focus.policies._engine.prefix_cache import PrefixCache
+from focus.policies._engine.prefix_cache import Held, PrefixCache
 
 sequences = st.lists(
     st.lists(st.integers(0, 2), min_size=1, max_size=8).map(tuple), min_size=1, max_size=25
@@ -41,9 +41,27 @@ def test_match_gives_the_longest_prefix_and_its_own_values(
     cache = PrefixCache(10_000)
     for ids in inserted:
         put(cache, ids)
-    length, pieces = cache.match(asked)
-    assert length == max(shared(asked, ids) for ids in inserted)
-    assert torch.equal(joined(pieces), kv_of(asked, 0, length))
+    held = cache.match(asked)
+    assert held.length == max(shared(asked, ids) for ids in inserted)
+    assert torch.equal(joined(held.pieces), kv_of(asked, 0, held.length))
+
+
+@given(inserted=sequences, known=st.sets(st.integers(0, 24)), asked=st.integers(0, 24))
+def test_logits_are_those_after_exactly_these_ids(
+    inserted: list[tuple[int, ...]], known: set[int], asked: int
+) -> None:
+    cache = PrefixCache(10_000)
+    told = {}
+    for number, ids in enumerate(inserted):
+        logits = torch.tensor([float(number)]) if number in known else None
+        cache.insert(ids, lambda start, stop, ids=ids: kv_of(ids, start, stop), logits=logits)
+        if logits is not None:
+            told[ids] = logits
+    for ids in {*inserted, *(ids[:-1] for ids in inserted), (*inserted[asked % len(inserted)], 0)}:
+        found = cache.match(ids).logits
+        assert (None if found is None else found.item()) == (
+            told[ids].item() if ids in told else None
+        )
 
 
 @given(inserted=sequences)
@@ -62,9 +80,9 @@ def test_never_exceeds_its_capacity_nor_lies_after_eviction(
     for ids in inserted:
         put(cache, ids)
         assert len(cache) <= capacity
-        length, pieces = cache.match(ids)
-        assert length == (len(ids) if len(ids) <= capacity else length)
-        assert torch.equal(joined(pieces), kv_of(ids, 0, length))
+        held = cache.match(ids)
+        assert held.length == len(ids) or len(ids) > capacity
+        assert torch.equal(joined(held.pieces), kv_of(ids, 0, held.length))
 
 
 def test_evicts_the_least_recently_used_leaf_first() -> None:
@@ -73,8 +91,8 @@ def test_evicts_the_least_recently_used_leaf_first() -> None:
     put(cache, (1, 3))
     cache.match((1, 2))
     put(cache, (1, 2, 4, 5))
-    assert cache.match((1, 3))[0] == 1
-    assert cache.match((1, 2, 4, 5))[0] == 4
+    assert cache.match((1, 3)).length == 1
+    assert cache.match((1, 2, 4, 5)).length == 4
     assert cache.evicted_tokens == 1
 
 
@@ -82,7 +100,7 @@ def test_splitting_lets_go_of_memory() -> None:
     cache = PrefixCache(100)
     put(cache, (1, 2, 3, 4))
     put(cache, (1, 2, 9))
-    _, pieces = cache.match((1, 2, 3, 4))
+    pieces = cache.match((1, 2, 3, 4)).pieces
     assert [piece.untyped_storage().nbytes() for piece in pieces] == [8, 8]
 
 
@@ -91,4 +109,4 @@ def test_clear_forgets() -> None:
     put(cache, (1, 2))
     cache.clear()
     assert len(cache) == 0
-    assert cache.match((1, 2)) == (0, [])
+    assert cache.match((1, 2)) == Held(0, [])

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from focus.errors import Aborted, ConfigError, CorruptReply, LifecycleError, Refused
-from focus.policies.base import Policy, RequestTag
+from focus.policies.base import Ask, Policy, RequestTag
 from focus.policies.transformers import TransformersPolicy
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation, TokenIds
@@ -156,16 +156,50 @@ async def test_the_models_own_end_token_ends_a_reply(tiny_folder: Path) -> None:
 
 
 async def test_children_and_siblings_reuse_their_parents_prefix(tiny_folder: Path) -> None:
-    """B25: a child of a 60-token prefix computes one prompt token."""
+    """B25: a child of a 60-token prefix computes no prompt token but an end id before it."""
     async with TransformersPolicy(tiny_folder, device="cpu") as policy:
         root = prefix_of(5, 60)
         roots = await asyncio.gather(*(ask(policy, root, seed=s) for s in range(8)))
-        assert sorted(reply.cached_tokens or 0 for reply in roots) == [0, *[59] * 7]
+        assert sorted(reply.cached_tokens or 0 for reply in roots) == [0, *[60] * 7]
         child = root + roots[0].ids
         children = await asyncio.gather(*(ask(policy, child, seed=9 + s) for s in range(8)))
-        assert {reply.cached_tokens for reply in children} == {len(child) - 1}
-        assert policy.counters.prefill_tokens == 60 + 7 + 8
+        unfed = roots[0].finish is FinishReason.STOP
+        known = [len(child) - unfed, *[len(child)] * 7]
+        assert sorted(reply.cached_tokens or 0 for reply in children) == known
+        assert policy.counters.prefill_tokens == 60 + unfed
         assert policy.counters.hit_rate > 0.9
+
+
+@pytest.mark.parametrize("kv_cache_tokens", [0, 10_000])
+async def test_a_group_gets_what_each_would_get_alone(
+    tiny_folder: Path, kv_cache_tokens: int
+) -> None:
+    prefix = prefix_of(5, 20)
+    settings = [Sampling(temperature=1.0, max_tokens=4 + s % 3, seed=s) for s in range(6)]
+    options: dict[str, Any] = {"device": "cpu", "kv_cache_tokens": kv_cache_tokens}
+    async with TransformersPolicy(tiny_folder, **options) as policy:
+        alone = [await policy.generate(prefix, sampling) for sampling in settings]
+    async with TransformersPolicy(tiny_folder, max_batch=4, **options) as policy:
+        group = await policy.generate_group(prefix, [Ask(sampling) for sampling in settings])
+        assert policy.counters.prefill_tokens == (20 if kv_cache_tokens else 120)
+        assert policy.counters.requests == 6
+    for one, other in zip(alone, group, strict=True):
+        assert isinstance(other, Generation)
+        assert (one.ids, one.finish) == (other.ids, other.finish)
+        assert one.log_probs == pytest.approx(other.log_probs, abs=1e-5)
+
+
+async def test_a_cancelled_group_leaves_the_batch(endless_folder: Path) -> None:
+    async with TransformersPolicy(endless_folder, device="cpu") as policy:
+        passes = first_pass_of(policy)
+        asks = [Ask(Sampling(temperature=1.0, max_tokens=4000, top_k=1)) for _ in range(3)]
+        task = asyncio.create_task(policy.generate_group(prefix_of(0, 5), asks))
+        await passes.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        policy.update_weights(policy.weights(), version="w1")
+        assert policy.counters.cancelled == 3
 
 
 async def test_cached_and_uncached_trees_are_equal(tiny_folder: Path) -> None:

@@ -34,7 +34,7 @@ class TransformersPolicy:
 
     One worker thread owns the model and steps one batch that requests join and leave
     between steps. Keys and values of finished prefixes are kept in a radix tree, so a child
-    of a checkpoint computes one prompt token and siblings share their parent's.
+    of a checkpoint computes no prompt token and siblings share their parent's.
 
     ``log_probs`` are natural logs under the law that was sampled: log softmax(logits / T),
     cut to top-k, then to top-p, renormalised. Greedy sampling (T = 0) is a point mass: 0.0.

@@ -15,8 +15,8 @@ from focus.errors import Aborted, CorruptReply, FatalError, LifecycleError, Requ
 from focus.policies._engine.prefix_cache import PrefixCache
 from focus.policies._engine.requests import Counters, Request
 from focus.policies._engine.runner import Runner
-from focus.policies._engine.sampler import draw
-from focus.tokens import Generation, TokenIds
+from focus.policies._engine.sampler import Draw, draw
+from focus.tokens import FinishReason, Generation, TokenIds
 
 __all__ = ("Batcher",)
 
@@ -26,6 +26,10 @@ _WORTH_SHARING = 8
 
 class Batcher:
     """Continuous batching: requests join and leave between steps.
+
+    The last id of a reply that its length ended is fed once more, behind the reply's back: the
+    cache then holds what the model gave after it, and a continuation starts without a pass of
+    its own, however many siblings it has.
 
     Row i of the batch lives in slot i, so the rows of a pass are always one slice. The
     condition guards the queue, the set of open requests and the counters; rows, slots and
@@ -93,7 +97,7 @@ class Batcher:
             LifecycleError: requests are running.
         """
         with self._condition:
-            running = [request for request in self._open if not request.future.cancelled()]
+            running = [request for request in self._open if not request.future.done()]
             if running:
                 raise LifecycleError(
                     f"weights cannot change while {len(running)} requests are running"
@@ -116,8 +120,8 @@ class Batcher:
         while self._wait_for_work():
             try:
                 self._drop_cancelled()
-                self._admit()
                 self._decode()
+                self._admit()
             except Exception as error:  # every caller must hear of it, and the next may succeed
                 self._fail_all(error)
         self._fail_all(None)
@@ -135,15 +139,20 @@ class Batcher:
 
     def _admit(self) -> None:
         while wave := self._next_wave():
-            for group in _groups(wave):
+            known = [request for request in wave if request.logits is not None]
+            for group in _groups([request for request in wave if request.logits is None]):
                 self._prefill(group)
+            if known:
+                self._resume(known)
 
     def _next_wave(self) -> list[Request]:
         """Waiting requests to prefill together.
 
         One whose next uncached ids equal those of an earlier one waits for the next wave:
-        by then they are in the prefix cache.
+        by then they are in the prefix cache, and so are the logits of equal prefixes. One
+        that continues a row which has yet to be kept waits for the step that keeps it.
         """
+        unkept = [row.prefix + tuple(row.ids) for row in self._rows if row.finish is not None]
         wave: list[Request] = []
         deferred: list[Request] = []
         shared: set[TokenIds] = set()
@@ -153,9 +162,14 @@ class Batcher:
                 if request.future.cancelled():
                     self._settle(request, None)
                     continue
-                request.cached, request.pieces = self._cache.match(request.prefix[:-1])
+                if any(request.prefix[: len(ids)] == ids for ids in unkept):
+                    deferred.append(request)
+                    continue
+                request.take(self._cache.match(request.prefix))
                 ahead = request.prefix[: request.cached + _WORTH_SHARING]
-                if len(ahead) < len(request.prefix) and ahead in shared:
+                if request.logits is not None:
+                    wave.append(request)
+                elif ahead in shared and self._cache.holds(len(request.prefix)):
                     deferred.append(request)
                 else:
                     shared.add(ahead)
@@ -164,26 +178,44 @@ class Batcher:
         return wave
 
     def _prefill(self, group: Sequence[Request]) -> None:
+        """Compute what is not cached of some prefixes, and draw their first ids."""
+        first, slots = self._enter(group), self._runner.slots
+        logits = self._feed(first)
+        self._count(passes=1)
+        for slot, request in enumerate(group, start=first):
+            self._cache.insert(
+                request.prefix, partial(slots.read, slot), logits=logits[slot - first].clone()
+            )
+        self._sample(first, logits)
+
+    def _resume(self, group: Sequence[Request]) -> None:
+        """Draw the first ids behind prefixes of which everything is cached."""
+        logits = torch.stack([request.logits for request in group if request.logits is not None])
+        for request in group:
+            request.logits = None
+        self._sample(self._enter(group), logits)
+
+    def _enter(self, group: Sequence[Request]) -> int:
+        """Give requests a slot each, with their cached keys and values; the first slot."""
         first, slots = len(self._rows), self._runner.slots
         slots.reserve(first + len(group), max(len(request.prefix) for request in group))
         for slot, request in enumerate(group, start=first):
             for piece in request.pieces:
                 slots.write(slot, request.fed, piece)
                 request.fed += piece.shape[3]
-            request.pieces.clear()
+            request.pieces = []
         self._rows.extend(group)
-        logits = self._feed(first)
-        for slot, request in enumerate(group, start=first):
-            self._cache.insert(request.prefix, partial(slots.read, slot))
         self._count(
             prefill_tokens=sum(len(request.prefix) - request.cached for request in group),
             cached_tokens=sum(request.cached for request in group),
         )
-        self._sample(first, logits)
+        return first
 
     def _decode(self) -> None:
         if self._rows:
-            self._sample(0, self._feed(0))
+            logits = self._feed(0)
+            self._count(passes=1)
+            self._sample(0, logits)
 
     def _feed(self, first: int) -> torch.Tensor:
         rows = self._rows[first:]
@@ -195,20 +227,45 @@ class Batcher:
 
     def _sample(self, first: int, logits: torch.Tensor) -> None:
         rows = self._rows[first:]
-        laws = [request.law for request in rows]
-        draws = draw(logits, laws, [request.uniforms.random() for request in rows])
-        self._count(generated_tokens=len(rows), passes=1)
-        for slot in reversed(range(first, len(self._rows))):
-            request, drawn = rows[slot - first], draws[slot - first]
-            if not math.isfinite(drawn.log_prob):
-                self._settle(request, CorruptReply("the model gave logits that are not finite"))
-                self._leave(slot)
-                continue
-            request.accept(drawn)
-            if request.finish is not None:
-                self._cache.insert(request.fed_ids, partial(self._runner.slots.read, slot))
-                self._settle(request, request.reply())
-                self._leave(slot)
+        running = [row for row, request in enumerate(rows) if request.finish is None]
+        draws = self._drawn(rows, running, logits) if running else {}
+        self._count(generated_tokens=len(running))
+        for row in reversed(range(len(rows))):
+            drawn = draws.get(row)
+            if drawn is None:
+                self._keep(first + row, logits[row].clone())
+            else:
+                self._accept(first + row, drawn)
+
+    def _drawn(
+        self, rows: Sequence[Request], running: Sequence[int], logits: torch.Tensor
+    ) -> dict[int, Draw]:
+        laws = [rows[row].law for row in running]
+        uniforms = [rows[row].uniforms.random() for row in running]
+        return dict(zip(running, draw(logits[running], laws, uniforms), strict=True))
+
+    def _accept(self, slot: int, drawn: Draw) -> None:
+        """Append a drawn id; a finished reply goes out at once."""
+        request = self._rows[slot]
+        if not math.isfinite(drawn.log_prob):
+            self._settle(request, CorruptReply("the model gave logits that are not finite"))
+            self._leave(slot)
+            return
+        request.accept(drawn)
+        if request.finish is None:
+            return
+        self._settle(request, request.reply())
+        if request.finish is FinishReason.STOP or not self._cache.holds(len(request.fed_ids) + 1):
+            self._keep(slot, None)
+
+    def _keep(self, slot: int, logits: torch.Tensor | None) -> None:
+        """Move a finished row's keys and values to the cache."""
+        request = self._rows[slot]
+        self._cache.insert(request.fed_ids, partial(self._runner.slots.read, slot), logits=logits)
+        self._leave(slot)
+        with self._condition:
+            self._open.discard(request)
+            self._condition.notify_all()
 
     def _leave(self, slot: int) -> None:
         last = self._rows.pop()
@@ -220,7 +277,8 @@ class Batcher:
         """Give the caller its result; `None` when it has gone away."""
         wanted = request.future.set_running_or_notify_cancel()
         with self._condition:
-            self._open.discard(request)
+            if not isinstance(result, Generation):
+                self._open.discard(request)
             self._counts["requests" if wanted else "cancelled"] += 1
             self._condition.notify_all()
         if not wanted:
@@ -232,7 +290,12 @@ class Batcher:
 
     def _fail_all(self, error: Exception | None) -> None:
         with self._condition:
-            requests = list(self._open)
+            requests = [
+                request
+                for request in self._open
+                if request.future.cancelled() or not request.future.done()
+            ]
+            self._open.clear()
             self._waiting.clear()
         self._rows.clear()
         self._cache.clear()
@@ -252,7 +315,8 @@ def _groups(wave: list[Request]) -> Iterator[list[Request]]:
             yield group
             group = []
         group.append(request)
-    yield group
+    if group:
+        yield group
 
 
 def _failure(error: Exception | None) -> RequestError:

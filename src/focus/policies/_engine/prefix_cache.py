@@ -10,17 +10,36 @@ import torch
 
 from focus.tokens import TokenIds
 
-__all__ = ("PrefixCache",)
+__all__ = ("Held", "PrefixCache")
 
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """A run of ids on one path. `kv` is [layers, 2, heads, len(ids), head size]."""
+    """A run of ids on one path. `kv` is [layers, 2, heads, len(ids), head size].
+
+    `logits`, if known, are those after its last id: [vocabulary].
+    """
 
     ids: TokenIds
     kv: torch.Tensor
     parent: _Node | None
+    logits: torch.Tensor | None = None
     children: dict[int, _Node] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is known of some ids.
+
+    Attributes:
+        length: leading ids that are held.
+        pieces: their keys and values, in order.
+        logits: what the model gave after the last id, where all are held and that is known.
+    """
+
+    length: int
+    pieces: list[torch.Tensor]
+    logits: torch.Tensor | None = None
 
 
 class PrefixCache:
@@ -44,10 +63,15 @@ class PrefixCache:
         """Tokens held now."""
         return self._tokens
 
-    def match(self, ids: TokenIds) -> tuple[int, list[torch.Tensor]]:
-        """How many leading `ids` are held, and their keys and values in order."""
+    def holds(self, length: int) -> bool:
+        """Whether so many ids of one path would be kept."""
+        return length <= self.capacity
+
+    def match(self, ids: TokenIds) -> Held:
+        """What is held of `ids`."""
         pieces: list[torch.Tensor] = []
         node, start, path = self._root, 0, []
+        logits = None
         while start < len(ids) and (child := node.children.get(ids[start])) is not None:
             shared = _shared_length(child.ids, ids[start : start + len(child.ids)])
             pieces.append(child.kv[..., :shared, :])
@@ -56,12 +80,23 @@ class PrefixCache:
             if shared < len(child.ids):
                 break
             node = child
+            logits = child.logits if start == len(ids) else None
         self._touch(path)
-        return start, pieces
+        return Held(start, pieces, logits)
 
-    def insert(self, ids: TokenIds, read: Callable[[int, int], torch.Tensor]) -> None:
-        """Hold `ids`; `read(start, stop)` copies the keys and values of those positions."""
-        if len(ids) > self.capacity:
+    def insert(
+        self,
+        ids: TokenIds,
+        read: Callable[[int, int], torch.Tensor],
+        *,
+        logits: torch.Tensor | None = None,
+    ) -> None:
+        """Hold `ids`; `read(start, stop)` copies the keys and values of those positions.
+
+        Args:
+            logits: what the model gave after the last id; kept too.
+        """
+        if not self.holds(len(ids)):
             return
         node, start, path = self._root, 0, []
         while start < len(ids) and (child := node.children.get(ids[start])) is not None:
@@ -74,6 +109,8 @@ class PrefixCache:
             node.children[ids[start]] = leaf
             self._tokens += len(leaf.ids)
             path.append(leaf)
+        if logits is not None and path:
+            path[-1].logits = logits
         self._touch(path)
         while self._tokens > self.capacity:
             self._evict()

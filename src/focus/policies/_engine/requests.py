@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from focus.policies._engine.prefix_cache import Held
 from focus.policies._engine.sampler import Draw, Law
 from focus.tokens import FinishReason, Generation, TokenIds
 
@@ -30,6 +31,7 @@ class Request:
         future: where the reply goes.
         cached: prefix tokens whose keys and values were reused.
         pieces: those keys and values, until they are copied to its slot.
+        logits: what the model gave after the prefix, where all of it was cached.
         fed: tokens whose keys and values are in its slot.
     """
 
@@ -43,9 +45,19 @@ class Request:
     future: Future[Generation] = field(default_factory=Future)
     cached: int = 0
     pieces: list[torch.Tensor] = field(default_factory=list)
+    logits: torch.Tensor | None = None
     fed: int = 0
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
+
+    def take(self, held: Held) -> None:
+        """Reuse what the cache holds; without logits the last id must be fed all the same."""
+        self.logits = held.logits
+        self.cached = held.length
+        self.pieces = held.pieces
+        if held.logits is None and held.length == len(self.prefix):
+            self.cached -= 1
+            self.pieces[-1] = self.pieces[-1][..., :-1, :]
 
     def accept(self, draw: Draw) -> None:
         """Append one sampled id."""
