@@ -76,11 +76,12 @@ class FakeEngine:
         archives = self.folder / "archives"
         return ContainerEnv("tape", engine=own, run=self.run, archives=archives, **options)
 
-    def left(self) -> list[str]:
+    @staticmethod
+    def left_in(folder: Path) -> list[str]:
         """Containers, saved states and images that a user did not make."""
-        found = [*(self.folder / "containers").iterdir(), *(self.folder / "archives").iterdir()]
-        images = (self.folder / "images").iterdir()
-        return sorted([*map(str, found), *(i.name for i in images if i.name != "tape")])
+        found = [path for name in ("containers", "archives") for path in (folder / name).iterdir()]
+        images = (path for path in (folder / "images").iterdir() if path.name != "tape")
+        return sorted(path.name for path in (*found, *images))
 
 
 def makers(folder: Path) -> dict[str, Callable[[], Any]]:
