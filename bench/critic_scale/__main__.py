@@ -1,4 +1,4 @@
-"""Train a critic of more than 100 million parameters on records whose true values are known.
+r"""Train a critic of more than 100 million parameters on records whose true values are known.
 
     python -m bench.critic_scale --json critic_scale.json
 
@@ -11,7 +11,8 @@ records and fresh outcomes that are made on the spot.
 
 Takes a GPU when there is one. Small enough for a CPU:
 
-    python -m bench.critic_scale --terms 3 --layers 4 --hidden 128 --problems 2000 --fresh 500
+    python -m bench.critic_scale --terms 4 --layers 3 --hidden 128 --problems 3000 --fresh 600 \
+        --pretrain-steps 800 --pretrain-batch 64 --pretrain-lr 3e-3 --batch 64 --lr 1e-3
 """
 
 from __future__ import annotations
@@ -146,12 +147,12 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--terms", type=int, default=7, help="numbers in a sum")
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--hidden", type=int, default=768)
-    parser.add_argument("--pretrain-steps", type=int, default=1500, help="0: random weights")
-    parser.add_argument("--pretrain-batch", type=int, default=256, help="rollouts per step")
-    parser.add_argument("--pretrain-lr", type=float, default=5e-4)
-    parser.add_argument("--passes", type=int, default=8)
-    parser.add_argument("--lr", type=float, default=3e-4)
-    parser.add_argument("--batch", type=int, default=256, help="contexts per step")
+    parser.add_argument("--pretrain-steps", type=int, default=1000, help="0: random weights")
+    parser.add_argument("--pretrain-batch", type=int, default=512, help="rollouts per step")
+    parser.add_argument("--pretrain-lr", type=float, default=6e-4)
+    parser.add_argument("--passes", type=int, default=6)
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--batch", type=int, default=512, help="contexts per step")
     parser.add_argument("--batch-tokens", type=int, default=65_536)
     parser.add_argument("--precision", default="auto", help="bf16 where CUDA has it")
     parser.add_argument("--device", default="", help="cpu; what there is if left out")

@@ -21,6 +21,8 @@ SLIP, SLIP_ON_CARRY = 0.02, 0.2
 SLIPS = (1, 2, 8, 9)
 """What a slip adds to a sum, modulo 10; one is as likely as another."""
 
+_MIX = 3**18
+
 TOKENIZER = "critic_scale/letters"
 
 
@@ -95,9 +97,20 @@ def slip(before: int, term: int) -> float:
 
 
 def path(number: int, *, terms: int) -> tuple[Problem, list[Chain]]:
-    """A problem and the checkpoints of one rollout, the root first."""
+    """A problem and the checkpoints of one rollout, the root first.
+
+    Raises:
+        ValueError: there are no more than 10^terms problems.
+
+    >>> path(1, terms=5)[0].prompt
+    '2+0+4+8+9='
+    """
+    if number >= 10**terms:
+        raise ValueError(f"{number}: {terms} digits make {10**terms} problems only")
+    # Multiplied by a number without factors of 10, they are all different and well mixed.
+    digits = f"{number * _MIX % 10**terms:0{terms}d}"
     rng = random.Random(f"path/{number}")
-    chain = Chain(tuple(rng.randrange(10) for _ in range(terms)))
+    chain = Chain(tuple(map(int, digits)))
     problem = Problem(id=number, prompt=chain.text, label="")
     chains = [chain]
     while chains[-1].steps_left > 1:

@@ -66,7 +66,7 @@ def write_material(folder: Path, *, problems: int, judged: int, terms: int) -> t
     for records in training_records(range(problems), terms=terms):
         sink.write(records)
         count += len(records)
-    outcomes, values = fresh(range(10**7, 10**7 + judged), terms=terms)
+    outcomes, values = fresh(range(problems, problems + judged), terms=terms)
     judge_sink = JsonlDirectory(folder / "outcomes")
     identity = Identity(run="critic-scale-fresh")
     for group in fresh_records(
