@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 from focus.credit.base import Credit
-from focus.records.records import ActorRecord, RecordKey
+from focus.records.records import ActorRecord
 from focus.records.tree_invariants import (
     check_numbers,
     context_parts,
     fail,
-    terminals_below,
     type_names,
     unmatched,
 )
+from focus.records.verified import Verified
 from focus.tokens import LogProbs, Span
 from focus.tree import Edge, NodeId, Tree
 
@@ -24,7 +23,7 @@ __all__ = ("check_actor_record",)
 
 
 def check_actor_record(
-    record: ActorRecord, tree: Tree[Any], credit: Credit, *, source: RecordKey | None = None
+    record: ActorRecord, tree: Tree[Any], credit: Credit, *, verified: Verified | None = None
 ) -> None:
     """One actor record against its tree, which `check_tree` has passed.
 
@@ -32,20 +31,21 @@ def check_actor_record(
         record: the sample.
         tree: where it comes from.
         credit: what gave its weights.
-        source: the tree's key, when the caller has it already.
+        verified: what checks of other records of the tree have read already.
 
     Raises:
         RecordError: naming problem, node, invariant and numbers.
     """
-    if record.source != (source or RecordKey.of(tree)):
+    verified = verified or Verified(tree)
+    if record.source != verified.source:
         fail(tree, record.nodes, "I13", f"carries the identity {record.source}")
     _check_shape(record, tree)
-    _check_types(record, tree)
+    _check_types(record, tree, verified)
     _check_law(record, tree)
     lineage = _lineage(record, tree)
-    _check_prefix(record, tree, lineage[0])
+    _check_prefix(record, tree, lineage[0], verified)
     _check_response(record, tree, credit, lineage)
-    _check_ending(record, tree)
+    _check_ending(record, tree, verified)
 
 
 def _check_shape(record: ActorRecord, tree: Tree[Any]) -> None:
@@ -61,18 +61,17 @@ def _check_shape(record: ActorRecord, tree: Tree[Any]) -> None:
         fail(tree, nodes, "I18", f"prefix {prefix} + response {size}, context limit {limit}")
 
 
-def _check_types(record: ActorRecord, tree: Tree[Any]) -> None:
+def _check_types(record: ActorRecord, tree: Tree[Any], verified: Verified) -> None:
     """Values are compared with the tree's later, but 1 == True == 1.0 would pass there."""
-    columns: tuple[tuple[str, str, Sequence[float], set[type]], ...] = (
-        ("I1", "prefix ids", record.prefix, {int}),
-        ("I1", "response ids", record.response, {int}),
-        ("I2", "loss mask", record.loss_mask, {int}),
-        ("I6", "log-probs", record.log_probs, {int, float}),
-        ("I11", "weights", record.weights, {int, float}),
-    )
-    for invariant, name, values, allowed in columns:
-        if not set(map(type, values)) <= allowed:
-            fail(tree, record.nodes, invariant, f"{name} of types {type_names(values)}")
+    for name, values in (("prefix ids", record.prefix), ("response ids", record.response)):
+        if not verified.are_ints(values):
+            fail(tree, record.nodes, "I1", f"{name} of types {type_names(values)}")
+    if not verified.are_ints(record.loss_mask):
+        fail(tree, record.nodes, "I2", f"loss mask of types {type_names(record.loss_mask)}")
+    if not verified.are_numbers(record.log_probs):
+        fail(tree, record.nodes, "I6", f"log-probs of types {type_names(record.log_probs)}")
+    if not verified.are_numbers(record.weights):
+        fail(tree, record.nodes, "I11", f"weights of types {type_names(record.weights)}")
 
 
 def _check_law(record: ActorRecord, tree: Tree[Any]) -> None:
@@ -85,7 +84,7 @@ def _check_law(record: ActorRecord, tree: Tree[Any]) -> None:
 def _lineage(record: ActorRecord, tree: Tree[Any]) -> list[NodeId]:
     """Every node from the record's first to its last one, which must all lie on one path."""
     nodes = record.nodes
-    if not all(0 < node < len(tree) for node in nodes):
+    if min(nodes) <= 0 or max(nodes) >= len(tree):
         fail(tree, nodes, "I8", f"names an edge outside a tree of {len(tree)} nodes")
     lineage = [nodes[-1]]
     while lineage[-1] != nodes[0]:
@@ -100,22 +99,29 @@ def _lineage(record: ActorRecord, tree: Tree[Any]) -> list[NodeId]:
     return lineage
 
 
-def _check_prefix(record: ActorRecord, tree: Tree[Any], first: NodeId) -> None:
+def _check_prefix(record: ActorRecord, tree: Tree[Any], first: NodeId, verified: Verified) -> None:
     if not record.prefix:
         fail(tree, record.nodes, "I3", "empty prefix: nothing conditions the first id")
     head = tree[first]
     assert head.parent is not None, "the lineage holds edges only"
-    leading = (span.ids for span in reversed(_leading(head.incoming)))
-    rest = unmatched(record.prefix, chain(leading, context_parts(tree, head.parent)))
+    leading = _leading(head.incoming)
+    if not leading and verified.is_context(record.prefix, head.parent):
+        return
+    own = (span.ids for span in reversed(leading))
+    rest = unmatched(record.prefix, chain(own, context_parts(tree, head.parent)))
     if rest:
         detail = f"prefix of {len(record.prefix)} ids differs from the tree in its first {rest}"
         fail(tree, record.nodes, "I3", detail)
+    if not leading:
+        verified.add_context(record.prefix, head.parent)
 
 
 def _leading(edge: Edge) -> Sequence[Span]:
     """Conditioning spans before the first sampled id."""
-    first = next((index for index, span in enumerate(edge.spans) if span.log_probs), 0)
-    return edge.spans[:first]
+    for index, span in enumerate(edge.spans):
+        if span.log_probs:
+            return edge.spans[:index]
+    return ()
 
 
 def _check_response(
@@ -144,7 +150,8 @@ def _check_span(
     record: ActorRecord, tree: Tree[Any], part: slice, span: Span, weight: float | None
 ) -> None:
     where = f"at response positions {part.start} to {part.stop}"
-    if record.response[part] != span.ids:
+    found = record.response[part]
+    if found is not span.ids and found != span.ids:
         fail(tree, record.nodes, "I4", f"ids differ from the tree {where}")
     if weight is None or not span.log_probs:
         _check_masked(record, tree, part, where)
@@ -168,27 +175,22 @@ def _check_trained(
     where: str,
 ) -> None:
     size = len(log_probs)
-    if record.loss_mask[part] != (1,) * size:
+    if record.loss_mask[part].count(1) != size:
         fail(tree, record.nodes, "I4", f"the mask of sampled ids is not 1 {where}")
-    if record.log_probs[part] != log_probs:
+    found = record.log_probs[part]
+    if found is not log_probs and found != log_probs:
         check_numbers(tree, record.nodes, "I6", "log-prob", record.log_probs[part])
         fail(tree, record.nodes, "I4", f"log-probs differ from the reply {where}")
-    if record.weights[part] != (weight,) * size:
+    if record.weights[part].count(weight) != size:
         check_numbers(tree, record.nodes, "I11", "weight", record.weights[part])
         fail(tree, record.nodes, "I12", f"weights differ from the advantage {weight} {where}")
 
 
-def _check_ending(record: ActorRecord, tree: Tree[Any]) -> None:
+def _check_ending(record: ActorRecord, tree: Tree[Any], verified: Verified) -> None:
     last = tree[record.nodes[-1]]
     if record.truncated is not last.is_truncated:
         detail = f"truncated={record.truncated}, the tree says {last.is_truncated}"
         fail(tree, record.nodes, "I14", detail)
-    rewards = [tree.outcome(node) for node in terminals_below(tree, last.id)]
-    mean = sum(rewards) / len(rewards) if rewards else None
-    same = (
-        record.outcome == mean
-        if record.outcome is None or mean is None
-        else math.isclose(record.outcome, mean, rel_tol=1e-9, abs_tol=1e-9)
-    )
-    if not same or isinstance(record.outcome, bool):
+    mean = verified.outcomes[last.id]
+    if record.outcome != mean or isinstance(record.outcome, bool):
         fail(tree, record.nodes, "I17", f"outcome {record.outcome}, finished leaves give {mean}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from focus.credit.base import Credit
-from focus.records.records import CriticRecord, RecordKey
+from focus.records.records import CriticRecord
 from focus.records.tree_invariants import (
     check_numbers,
     context_parts,
     fail,
-    terminals_below,
     unmatched,
 )
+from focus.records.verified import Verified
 from focus.tree import Tree
 
 __all__ = ("RANGE_SLACK", "check_critic_record")
@@ -22,15 +22,22 @@ RANGE_SLACK = 1e-9
 
 
 def check_critic_record(
-    record: CriticRecord, tree: Tree[Any], credit: Credit, *, source: RecordKey | None = None
+    record: CriticRecord, tree: Tree[Any], credit: Credit, *, verified: Verified | None = None
 ) -> None:
     """One critic record against its tree and its credit.
+
+    Args:
+        record: the target.
+        tree: where it comes from.
+        credit: what gave it.
+        verified: what checks of other records of the tree have read already.
 
     Raises:
         RecordError: naming problem, node, invariant and numbers.
     """
     at = (record.node,)
-    if record.source != (source or RecordKey.of(tree)):
+    verified = verified or Verified(tree)
+    if record.source != verified.source:
         fail(tree, at, "C4", f"carries the identity {record.source}")
     if not 0 <= record.node < len(tree):
         fail(tree, at, "C4", f"no such checkpoint in a tree of {len(tree)}")
@@ -43,7 +50,7 @@ def check_critic_record(
     if ids is not None and unmatched(ids, context_parts(tree, record.node)):
         fail(tree, at, "C1", "context ids are not the checkpoint's")
     check_numbers(tree, at, "C5", "diagnostic", tuple(record.diagnostics.values()))
-    truncated = any(tree[leaf].is_truncated for leaf in terminals_below(tree, record.node))
+    truncated = record.node in verified.truncated
     if record.depth != node.depth or record.truncated is not truncated:
         detail = (
             f"depth {record.depth} of {node.depth}, truncated {record.truncated} of {truncated}"

@@ -32,7 +32,7 @@ left to the trainer: normalised and step-weighted advantages have none.
 A packed tree is held to those marked actor too, edge by edge.
 
 The checks read the tree, not the builder's notes: they climb from the record's nodes and
-compare slices, about 0.1 µs per emitted token.
+compare slices, each shared tuple once: about 0.05 µs per emitted token.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ from focus.records.actor_invariants import check_actor_record
 from focus.records.critic_invariants import RANGE_SLACK, check_critic_record
 from focus.records.packed_invariants import check_packed_tree
 from focus.records.packed_tree import PackedTree, PolicyRecord
-from focus.records.records import CriticRecord, RecordKey
+from focus.records.records import CriticRecord
 from focus.records.tree_invariants import LOG_PROB_SLACK, check_tree, fail
+from focus.records.verified import Verified
 from focus.tree import NodeId, Tree
 
 __all__ = (
@@ -68,12 +69,12 @@ def check_export(records: Sequence[PolicyRecord], tree: Tree[Any], credit: Credi
         RecordError: naming problem, node, invariant and numbers.
     """
     check_tree(tree)
-    source = RecordKey.of(tree)
+    verified = Verified(tree)
     for record in records:
         if isinstance(record, PackedTree):
             check_packed_tree(record, tree, credit)
         else:
-            check_actor_record(record, tree, credit, source=source)
+            check_actor_record(record, tree, credit, verified=verified)
     _check_trained_once(records, tree, credit)
 
 
@@ -83,9 +84,9 @@ def check_critic_export(records: Sequence[CriticRecord], tree: Tree[Any], credit
     Raises:
         RecordError: naming problem, node, invariant and numbers.
     """
-    source = RecordKey.of(tree)
+    verified = Verified(tree)
     for record in records:
-        check_critic_record(record, tree, credit, source=source)
+        check_critic_record(record, tree, credit, verified=verified)
     nodes = [record.node for record in records]
     if sorted(nodes) != sorted(credit.targets):
         fail(

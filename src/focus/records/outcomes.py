@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from focus.tree import Tree
+from focus.tree import NodeId, Tree
 
-__all__ = ("mean_outcomes",)
+__all__ = ("mean_outcomes", "truncated_below")
 
 
 def mean_outcomes(tree: Tree[Any]) -> list[float | None]:
@@ -17,10 +17,27 @@ def mean_outcomes(tree: Tree[Any]) -> list[float | None]:
     [0.5, 0.5, 1.0, 0.0, None]
     """
     sums, counts = [0.0] * len(tree), [0] * len(tree)
-    for node in reversed(list(tree)):
+    for node in reversed(tree):
         if node.is_terminal:
             sums[node.id], counts[node.id] = tree.outcome(node.id), 1
         if node.parent is not None:
             sums[node.parent] += sums[node.id]
             counts[node.parent] += counts[node.id]
     return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
+
+
+def truncated_below(tree: Tree[Any]) -> set[NodeId]:
+    """Nodes with a finished leaf at or below them that ran out of allowance or context.
+
+    >>> from focus.testing.trees import build_tree, end, fork
+    >>> truncated_below(build_tree(fork(0.5, end(1.0), end(0.0, truncated=True))))
+    {0, 2}
+    """
+    found: set[NodeId] = set()
+    for leaf in tree.terminals():
+        if tree[leaf].is_truncated:
+            current: NodeId | None = leaf
+            while current is not None and current not in found:
+                found.add(current)
+                current = tree[current].parent
+    return found

@@ -129,7 +129,7 @@ class _Builder:
     """Makes one record per piece: a run of edges, each below the one before."""
 
     def __init__(self, tree: Tree[Any], credit: Credit) -> None:
-        self._tree = tree
+        self._nodes = list(tree)
         self._weights = credit.advantages
         self._source = RecordKey.of(tree)
         self._law = tree.header.sampling.law
@@ -140,16 +140,16 @@ class _Builder:
         """None when the piece has nothing to train."""
         row = _Row()
         for node_id in piece:
-            row.add_edge(node_id, self._tree[node_id].incoming.spans, self._weights.get(node_id))
+            row.add_edge(node_id, self._nodes[node_id].incoming.spans, self._weights.get(node_id))
         if not row.nodes:
             return None
         ids, mask, log_probs, weights = zip(*row.parts, strict=True)
-        last = self._tree[row.nodes[-1]]
+        last = self._nodes[row.nodes[-1]]
         temperature, top_p, top_k = self._law
         return ActorRecord(
             source=self._source,
             nodes=tuple(row.nodes),
-            prefix=_joined([self._contexts.of(_parent(self._tree, piece[0])), *row.lead]),
+            prefix=_joined([self._contexts.of(self._nodes[piece[0]].parent or 0), *row.lead]),
             response=_joined(ids),
             loss_mask=_joined(mask),
             log_probs=_joined(log_probs),
@@ -160,7 +160,7 @@ class _Builder:
             top_p=top_p,
             top_k=top_k,
             request_ids=tuple(
-                self._tree[node_id].incoming.provenance.request_id for node_id in row.nodes
+                [self._nodes[node_id].incoming.provenance.request_id for node_id in row.nodes]
             ),
         )
 

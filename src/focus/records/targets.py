@@ -8,6 +8,7 @@ from typing import Any
 from focus.credit.base import Credit, returns_for, target_returns
 from focus.errors import RecordError
 from focus.records.invariants import RANGE_SLACK, check_critic_export
+from focus.records.outcomes import truncated_below
 from focus.records.records import CriticContext, CriticRecord, RecordKey
 from focus.tree import Evidence, NodeId, Stats, Tree
 
@@ -43,7 +44,7 @@ def critic_records(
     (0.5, 2, 0.25, 0.5)
     """
     source = RecordKey.of(tree)
-    truncated = _truncated_below(tree)
+    truncated = truncated_below(tree)
     evidence = Evidence.of(tree, target_returns(tree, returns_for(tree, None)))
     records = tuple(
         CriticRecord(
@@ -96,15 +97,3 @@ def _within(bounds: tuple[float, float], value: float) -> float:
     if low - RANGE_SLACK <= value <= high + RANGE_SLACK:
         return min(max(value, low), high)
     return value
-
-
-def _truncated_below(tree: Tree[Any]) -> set[NodeId]:
-    """Nodes with a finished leaf below that ran out of allowance or context."""
-    found: set[NodeId] = set()
-    for leaf in tree.terminals():
-        if tree[leaf].is_truncated:
-            current: NodeId | None = leaf
-            while current is not None and current not in found:
-                found.add(current)
-                current = tree[current].parent
-    return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NoReturn
 
 from focus.errors import RecordError
@@ -14,18 +15,23 @@ from focus.tokens import FinishReason, Span, TokenIds
 from focus.tree import Edge, Node, NodeId, Tree
 
 __all__ = (
+    "INTS",
     "LOG_PROB_SLACK",
+    "NUMBERS",
     "check_numbers",
     "check_tree",
     "context_parts",
     "fail",
-    "terminals_below",
+    "has_types",
     "type_names",
     "unmatched",
 )
 
 LOG_PROB_SLACK = 1e-6
 """How far above 0 rounding may push a log-prob."""
+
+INTS = (int,)
+NUMBERS = (float, int)
 
 
 def fail(tree: Tree[Any], nodes: Sequence[NodeId], invariant: str, detail: str) -> NoReturn:
@@ -43,6 +49,21 @@ def type_names(values: Iterable[object]) -> list[str]:
     return sorted({type(value).__name__ for value in values})
 
 
+def has_types(values: Iterable[object], allowed: Iterable[type]) -> bool:
+    """Whether the type of each value is one of these, not a subtype of it.
+
+    >>> has_types((1, 2), INTS), has_types((1, True), INTS), has_types((1, 0.5), NUMBERS)
+    (True, False, True)
+    """
+    types = list(map(type, values))
+    left = len(types)
+    for kind in allowed:
+        left -= types.count(kind)
+        if not left:
+            return True
+    return not left
+
+
 def check_tree(tree: Tree[Any]) -> None:
     """What the tree itself must satisfy: I1, I6, I7, I14, I15, I16. Once per distinct token.
 
@@ -57,11 +78,21 @@ def check_tree(tree: Tree[Any]) -> None:
             "I16",
             f"temperature {header.sampling.law[0]}: greedy ids cannot be trained on",
         )
+    _check_rewards(tree)
     _check_ids(tree, 0, header.prompt_ids)
     for node in tree.edges():
         _check_edge(tree, node, node.incoming)
         if node.rebased is not None:
             _check_ids(tree, node.id, node.rebased)
+
+
+def _check_rewards(tree: Tree[Any]) -> None:
+    rewards = {node.id: (node.incoming.reward, node.incoming.step_reward) for node in tree.edges()}
+    together = list(chain.from_iterable(rewards.values()))
+    if has_types(together, NUMBERS) and math.isfinite(sum(together)):
+        return
+    for node_id, pair in rewards.items():
+        check_numbers(tree, (node_id,), "I17", "reward", pair)
 
 
 def _check_edge(tree: Tree[Any], node: Node[Any], edge: Edge) -> None:
@@ -72,7 +103,6 @@ def _check_edge(tree: Tree[Any], node: Node[Any], edge: Edge) -> None:
         fail(tree, (node.id,), "I14", "an aborted reply is no checkpoint")
     if node.is_truncated and not node.is_terminal:
         fail(tree, (node.id,), "I14", "truncated, yet its episode goes on")
-    check_numbers(tree, (node.id,), "I17", "reward", (edge.reward, edge.step_reward))
     for span in edge.spans:
         _check_ids(tree, node.id, span.ids)
         if span.log_probs is not None:
@@ -82,7 +112,7 @@ def _check_edge(tree: Tree[Any], node: Node[Any], edge: Edge) -> None:
 def _check_ids(tree: Tree[Any], node: NodeId, ids: TokenIds) -> None:
     if not ids:
         return
-    if set(map(type, ids)) != {int}:
+    if not has_types(ids, INTS):
         fail(tree, (node,), "I1", f"token ids of types {type_names(ids)}")
     limit = tree.header.vocab_size
     if min(ids) < 0 or (limit is not None and max(ids) >= limit):
@@ -106,7 +136,7 @@ def check_numbers(
     Raises:
         RecordError: naming the first one that is not.
     """
-    if not set(map(type, values)) <= {float, int}:
+    if not has_types(values, NUMBERS):
         fail(tree, nodes, invariant, f"{name}s of types {type_names(values)}")
     if not math.isfinite(sum(values)):
         bad = next((value for value in values if not math.isfinite(value)), sum(values))
@@ -141,13 +171,3 @@ def unmatched(ids: TokenIds, parts: Iterable[TokenIds]) -> int:
             return max(end, 1)
         end = start
     return end
-
-
-def terminals_below(tree: Tree[Any], node_id: NodeId) -> Iterator[NodeId]:
-    """Finished leaves below a node, itself included."""
-    stack = [node_id]
-    while stack:
-        current = stack.pop()
-        if tree[current].is_terminal:
-            yield current
-        stack.extend(tree.children(current))
