@@ -61,6 +61,17 @@ class Sampling:
         }
         return dataclasses.replace(self, **changes)
 
+    def bounded(self, max_tokens: int, seed: int | None) -> Sampling:
+        """These settings for one request of at most `max_tokens` ids, with a seed of its own."""
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            max_tokens=max_tokens,
+            stop=self.stop,
+            seed=seed,
+        )
+
     @property
     def law(self) -> tuple[float, float, int | None]:
         """(temperature, top_p, top_k) with defaults filled in: what a trainer must match."""

@@ -103,9 +103,18 @@ class TokenChain:
 
     def ids(self) -> TokenIds:
         """All tokens from the start, as one tuple."""
+        return self.since(0)
+
+    def since(self, start: int) -> TokenIds:
+        """All tokens from position `start` on; what lies before is not visited.
+
+        >>> TokenChain((1, 2)).extended((3, 4)).since(1)
+        (2, 3, 4)
+        """
         links = []
         link: TokenChain | None = self
-        while link is not None:
+        while link is not None and len(link) > start:
             links.append(link.own)
             link = link.parent
-        return tuple(chain.from_iterable(reversed(links)))
+        before = 0 if link is None else len(link)
+        return tuple(chain.from_iterable(reversed(links)))[start - before :]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from focus.agent.compaction import Compactor
-from focus.agent.env import Env, released_on_failure
+from focus.agent.env import Env, Held, released_on_failure
 from focus.agent.env_calls import ask, naming, number
 from focus.agent.journal import Journal, asked
 from focus.agent.parsers import Parser
@@ -235,11 +235,15 @@ class Agent:
     async def _settled(
         self, checkpoint: Checkpoint, env: Env, reply: Reply, place: RequestPlace
     ) -> Step:
-        async with released_on_failure(env) as held:
+        held = Held()
+        try:
             outcome = await self._settler.settle(
                 checkpoint, env, reply.generation, held, where=place.name
             )
             return self._step(outcome, reply, place)
+        except BaseException:
+            await held.release_quietly(env)
+            raise
 
     def _step(self, outcome: Outcome, reply: Reply, place: RequestPlace) -> Step:
         generation = reply.generation
@@ -285,4 +289,4 @@ class Agent:
         )
         known = [limit for limit in limits if limit is not None]
         seed = None if sampling.seed is None else derive_seed(sampling.seed, place.name)
-        return sampling.merged(Sampling(max_tokens=min(known), seed=seed))
+        return sampling.bounded(min(known), seed)

@@ -167,6 +167,11 @@ class Held:
             if workspaces:
                 await to_its_end(_release_each(_let_go, workspaces, "workspace"))
 
+    async def release_quietly(self, env: Env) -> None:
+        """Let go of everything on the way of another error, which says more than a release."""
+        with suppress(EnvError):
+            await self.release(env)
+
 
 async def _let_go(workspace: Workspace) -> None:
     await workspace.release()
@@ -179,6 +184,5 @@ async def released_on_failure(env: Env) -> AsyncIterator[Held]:
     try:
         yield held
     except BaseException:
-        with suppress(EnvError):  # the block's own error says more
-            await held.release(env)
+        await held.release_quietly(env)
         raise

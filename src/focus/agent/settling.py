@@ -116,32 +116,37 @@ class Settler:
         if before.workspace is not None:
             before = replace(before, workspace=await before.workspace.fork())
             held.workspaces.append(before.workspace)
-        action = self._parser.action(reply.generation, self._text(reply))
+        written = reply.written
+        action = self._parser.action(reply.generation, self._text(reply, written))
         if isinstance(self._parser, Turns) and before.allowance.turns == 1:
             action = self._parser.last(action)
         result = await take_step(
             reply.env, before, action, held, where=reply.where, deadline_s=self._deadline_s
         )
-        after = replace(
-            before,
-            context=reply.written,
+        after = Checkpoint(
+            context=written,
+            prompt_length=before.prompt_length,
             state=result.state,
             allowance=before.allowance.after(
                 tokens=len(reply.generation.ids), turns=self._parser.duration
             ),
+            workspace=before.workspace,
+            fold=before.fold,
         )
         outcome = Outcome(
             checkpoint=after,
             spans=(reply.span,),
             kind=self._parser.kind,
+            reward=result.reward if result.done else 0.0,
             duration=self._parser.duration,
             step_reward=result.step_reward,
+            is_terminal=result.done,
         )
         if not result.done and self.room(after) == 0:
             return await self._truncated(reply, outcome)
         check_result(reply.generation, result, where=reply.where)
         if result.done:
-            return replace(outcome, reward=result.reward, is_terminal=True)
+            return outcome
         if not isinstance(self._parser, Turns):
             return outcome
         return await self._answered(reply, outcome, result.messages)
@@ -278,13 +283,13 @@ class Settler:
         text = self._parser.last_turn if isinstance(self._parser, Turns) else None
         return (Message("user", text),) if text and checkpoint.allowance.turns == 1 else ()
 
-    def _text(self, reply: _Reply) -> str:
+    def _text(self, reply: _Reply, written: TokenChain | None = None) -> str:
         """The reply that stands, decoded once from all its ids.
 
         Turns read the markers of their dialect, which a tokenizer may count as special, so
         there only the token that ended the reply is left out.
         """
-        ids = reply.written.ids()[reply.before.prompt_length :]
+        ids = (written or reply.written).since(reply.before.prompt_length)
         if not isinstance(self._parser, Turns):
             return self._policy.decode(ids)
         if reply.is_whole and not self._policy.decode(ids[-1:]):

@@ -245,7 +245,7 @@ class Collector:
     def _settled(self, tree: Tree[Checkpoint], driver: Driver) -> Collection:
         credit = self._credit.estimate(tree, allow_partial=bool(driver.failures))
         actor = actor_records(tree, credit, packing=self._packing)
-        contexts = {node: driver.context(tree[node].payload) for node in credit.targets}
+        contexts = {node: driver.valuer.context(tree[node].payload) for node in credit.targets}
         return Collection(
             tree=tree,
             credit=credit,
@@ -257,7 +257,7 @@ class Collector:
                 actor,
                 requests=driver.requests,
                 expansions=driver.expansions,
-                critic_calls=driver.critic_calls,
+                critic_calls=driver.valuer.calls,
             ),
             packing=self._packing,
             opening=self._search.opening,

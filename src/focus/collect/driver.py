@@ -15,10 +15,10 @@ from focus.agent.env import Held
 from focus.agent.step import request_name
 from focus.checkpoint import Checkpoint
 from focus.collect.ledger import ExpansionCounts
-from focus.critic import Critic, render_context
+from focus.collect.valuing import Valuer
+from focus.critic import Critic
 from focus.errors import EnvError, Failure, FatalError, FocusError, RequestError
 from focus.execution import RequestCounts, Together
-from focus.records.records import CriticContext
 from focus.sampling import derive_seed
 from focus.search import Done, Launch, PhaseReport, Scheduler, Search
 from focus.tree import NodeId, Tree, TreeHeader
@@ -37,6 +37,9 @@ class Expansion:
         is_cut: stopped by ``extent``, a hard cap or an early stop.
         requests: its request books.
         together: carries its first request, with those of siblings.
+        unvalued: steps whose value is on its way.
+        is_misvalued: a prediction failed.
+        is_sampled: no more steps will come.
         ready: set once nothing of it will change.
     """
 
@@ -47,7 +50,15 @@ class Expansion:
     is_cut: bool = False
     requests: RequestCounts = field(default_factory=RequestCounts)
     together: Together | None = None
+    unvalued: int = 0
+    is_misvalued: bool = False
+    is_sampled: bool = False
     ready: anyio.Event = field(default_factory=anyio.Event)
+
+    def settle(self) -> None:
+        """Become ready, if nothing is missing."""
+        if self.is_sampled and not self.unvalued:
+            self.ready.set()
 
     @property
     def held_tokens(self) -> int:
@@ -80,12 +91,11 @@ class Driver:
         self._agent = agent
         self._env = env
         self._search = search
-        self._critic = critic
+        self.valuer: Valuer = Valuer(critic, agent.policy)
         self._name = name
         self._strict = strict
         self.requests: RequestCounts = RequestCounts()
         self.expansions: ExpansionCounts = ExpansionCounts()
-        self.critic_calls = 0
         self.failures: list[Failure] = []
         self.first_error: FocusError | None = None
         self.phases: tuple[PhaseReport, ...] = ()
@@ -104,7 +114,7 @@ class Driver:
         """
         self._held.add(root)
         try:
-            (value,) = await self._score([root])
+            value = await self.valuer.value(root)
             tree: Tree[Checkpoint] = Tree(header, root, value=value)
             scheduler = Scheduler(
                 self._search,
@@ -128,14 +138,14 @@ class Driver:
                     if isinstance(decision, Launch):
                         bought.setdefault(decision.node, []).append(decision)
                         continue
-                    self._start(group, tree, bought)
+                    self._start_all(group, tree, bought)
                     if isinstance(decision, Done):
                         break
                     await self._settle(tree, scheduler, decision.expansion)
         finally:
             self.phases = tuple(scheduler.reports)
 
-    def _start(
+    def _start_all(
         self, group: TaskGroup, tree: Tree[Checkpoint], bought: dict[NodeId, list[Launch]]
     ) -> None:
         """Start what was decided between two results; siblings ask together at first."""
@@ -145,7 +155,7 @@ class Driver:
                 expansion = Expansion(launch=launch, together=together)
                 self._running[launch.expansion] = expansion
                 self.expansions.started += 1
-                group.start_soon(self._expand, tree, expansion)
+                group.start_soon(self._expand, group, tree, expansion)
         bought.clear()
 
     def _together(self, launches: Sequence[Launch]) -> Together | None:
@@ -153,23 +163,17 @@ class Driver:
             return None
         return Together(request_name(self._name, launch.expansion, 0) for launch in launches)
 
-    async def _expand(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
-        """Run one expansion and value its checkpoints; errors become data."""
+    async def _expand(self, group: TaskGroup, tree: Tree[Checkpoint], expansion: Expansion) -> None:
+        """Run one expansion; errors become data."""
         try:
-            await self._sample(tree, expansion)
+            await self._sample(group, tree, expansion)
         except Exception as error:
             expansion.error = _typed(error, expansion, tree)
             self._fail("expansion", expansion.launch, expansion.error)
-        known = expansion.values
-        unvalued = expansion.steps[len(known) :]
-        expansion.values = [*known, *(None for _ in unvalued)]
-        try:
-            expansion.values = [*known, *await self._values(unvalued)]
-        except Exception as error:
-            self._fail("prediction", expansion.launch, _typed(error, expansion, tree))
-        expansion.ready.set()
+        expansion.is_sampled = True
+        expansion.settle()
 
-    async def _sample(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
+    async def _sample(self, group: TaskGroup, tree: Tree[Checkpoint], expansion: Expansion) -> None:
         launch = expansion.launch
         checkpoint = tree[launch.node].payload
         while True:
@@ -186,10 +190,13 @@ class Driver:
                 if place.together is not None:
                     place.together.leave(place.name)
             expansion.steps.append(step)
+            expansion.values.append(self.valuer.fixed_value)
             checkpoint = step.checkpoint
             self._held.add(checkpoint)
             if step.is_terminal:
+                expansion.values[-1] = None
                 return
+            self._ask_value(group, tree, expansion)
             spent = launch.quota is not None and expansion.tokens >= launch.quota
             ended = spent or len(expansion.steps) == launch.extent
             if ended or await self._gives_up(expansion, checkpoint):
@@ -201,8 +208,7 @@ class Driver:
         stop = expansion.launch.early_stop
         if stop is None:
             return False
-        (value,) = await self._score([checkpoint])
-        expansion.values.append(value)
+        value = await self.valuer.value(checkpoint)
         place = (self._name, expansion.launch.expansion, len(expansion.steps), "early stop")
         coin = derive_seed(0, *place) / 2**31
         return not stop.goes_on(value, coin=coin)
@@ -219,22 +225,22 @@ class Driver:
             together=None if expansion.steps else expansion.together,
         )
 
-    async def _values(self, steps: list[Step]) -> list[float | None]:
-        values = iter(await self._score([s.checkpoint for s in steps if not s.is_terminal]))
-        return [None if step.is_terminal else next(values) for step in steps]
+    def _ask_value(self, group: TaskGroup, tree: Tree[Checkpoint], expansion: Expansion) -> None:
+        """Value the last checkpoint while the expansion goes on."""
+        if self.valuer.fixed_value is None:
+            expansion.unvalued += 1
+            group.start_soon(self._value, tree, expansion, len(expansion.steps) - 1)
 
-    async def _score(self, checkpoints: list[Checkpoint]) -> list[float]:
-        if self._critic.fixed_value is not None:
-            return [self._critic.fixed_value] * len(checkpoints)
-        contexts = [self.context(checkpoint) for checkpoint in checkpoints]
-        if not contexts:
-            return []
-        self.critic_calls += len(contexts)
-        return await self._critic.score(contexts)
-
-    def context(self, checkpoint: Checkpoint) -> CriticContext:
-        """The checkpoint as this collection's critic sees it."""
-        return render_context(self._critic.renderer, self._agent.policy, checkpoint)
+    async def _value(self, tree: Tree[Checkpoint], expansion: Expansion, index: int) -> None:
+        """Value one step; a failed prediction is noted once per expansion."""
+        try:
+            expansion.values[index] = await self.valuer.value(expansion.steps[index].checkpoint)
+        except Exception as error:
+            if not expansion.is_misvalued:
+                expansion.is_misvalued = True
+                self._fail("prediction", expansion.launch, _typed(error, expansion, tree))
+        expansion.unvalued -= 1
+        expansion.settle()
 
     async def _settle(
         self, tree: Tree[Checkpoint], scheduler: Scheduler, expansion_id: int

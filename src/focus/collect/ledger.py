@@ -8,6 +8,7 @@ from typing import Any
 from focus.credit.base import Credit
 from focus.execution import RequestCounts
 from focus.records.packed_tree import PackedTree, PolicyRecord
+from focus.tokens import TokenIds
 from focus.tree import Tree
 
 __all__ = ("ExpansionCounts", "Ledger", "total")
@@ -47,7 +48,8 @@ class Ledger:
         requests_*: books of requests; `requests_needed` = checkpoints that were continued.
         policy_calls: calls that carried them; siblings asked for together share one.
         expansions_*: books of expansions.
-        critic_calls, critic_needed: predictions made; distinct open checkpoints.
+        critic_calls, critic_needed: predictions made; open checkpoints, those behind equal
+            ids counted once.
     """
 
     trees: int = 1
@@ -119,7 +121,7 @@ class Ledger:
             expansions_cancelled=expansions.cancelled,
             expansions_cut=expansions.cut,
             critic_calls=critic_calls,
-            critic_needed=sum(1 for node in tree if not node.is_terminal),
+            critic_needed=_distinct_open(tree),
         )
 
     @property
@@ -169,6 +171,19 @@ def _read(record: PolicyRecord) -> int:
     if isinstance(record, PackedTree):
         return record.size
     return len(record.prefix) + len(record.response)
+
+
+def _distinct_open(tree: Tree[Any]) -> int:
+    """Open checkpoints whose contexts differ."""
+    numbers: dict[tuple[int, TokenIds], int] = {}
+    number_of: list[int] = []
+    for node in tree:
+        above = -1 if node.parent is None or node.rebased is not None else number_of[node.parent]
+        ids = (
+            node.rebased if node.rebased is not None else () if node.edge is None else node.edge.ids
+        )
+        number_of.append(numbers.setdefault((above, ids), len(numbers)))
+    return len({number_of[node.id] for node in tree if not node.is_terminal})
 
 
 def _ratio(limit: int, spent: int) -> float | None:
