@@ -6,20 +6,15 @@ python -m bench.learning --task chain-5 --methods grpo,focus --seeds 5 --out res
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import sys
 from datetime import date
 from pathlib import Path
 
+from bench.learning.comparison import Comparison
 from bench.learning.methods import METHODS
-from bench.learning.report import best_rates, read_curves, write_report
+from bench.learning.report import read_curves, write_report
 from bench.learning.sweep import run_all
 from bench.learning.tasks import FAMILIES
-from bench.learning.trial import TrialSpec
-
-TUNING_SEED = 1000
-TUNING_SHARE = 0.4
 
 
 def main() -> int:
@@ -41,53 +36,28 @@ def main() -> int:
     methods = options.methods.split(",")
     if unknown := [name for name in methods if name not in METHODS]:
         parser.error(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}")
-    base = TrialSpec(
+    batches = [batch.split("/") for batch in options.batches.split(",")]
+    comparison = Comparison(
+        name=options.task,
         task=options.task,
         model=options.model,
-        method=methods[0],
-        tokens_per_prompt=options.tokens_per_prompt,
+        methods=tuple(methods),
+        rates=tuple(map(float, options.rates.split(","))),
+        batches=tuple((int(prompts), int(steps)) for prompts, steps in batches),
+        seeds=options.seeds,
         budget=options.budget,
-        eval_problems=options.eval_problems,
+        tokens_per_prompt=options.tokens_per_prompt,
         evaluations=options.evaluations,
+        eval_problems=options.eval_problems,
     )
-    tuning = _tune(base, methods, options)
-    finals = [
-        TrialSpec(**{**tuning[method], "seed": seed, "budget": options.budget})
-        for method in methods
-        for seed in range(options.seeds)
-    ]
-    run_all(finals, options.out / "curves", workers=options.workers, gpus=options.gpus)
+    machine = {"workers": options.workers, "gpus": options.gpus}
+    run_all(comparison.tuning(), options.out / "tuning", **machine)
+    finals = comparison.finals(read_curves(options.out / "tuning"))
+    left = run_all(finals, options.out / "final", **machine)
     facts = {"task": options.task, "budget": options.budget, "date": date.today().isoformat()}
-    write_report(read_curves(options.out / "curves"), options.out, facts=facts)
+    write_report(comparison.own(read_curves(options.out / "final")), options.out, facts=facts)
     print((options.out / "report.html").as_posix())
-    return 0
-
-
-def _tune(
-    base: TrialSpec, methods: list[str], options: argparse.Namespace
-) -> dict[str, dict[str, object]]:
-    """Per method its best rate and batch on a seed of its own, at part of the budget."""
-    specs = []
-    for method in methods:
-        for rate in options.rates.split(","):
-            for batch in options.batches.split(","):
-                prompts, steps = map(int, batch.split("/"))
-                specs.append(
-                    dataclasses.replace(
-                        base,
-                        method=method,
-                        seed=TUNING_SEED,
-                        learning_rate=float(rate),
-                        prompts=prompts,
-                        minibatches=steps,
-                        budget=round(TUNING_SHARE * base.budget),
-                    )
-                )
-    folder = options.out / "tuning"
-    run_all(specs, folder, workers=options.workers, gpus=options.gpus)
-    best = best_rates(read_curves(folder))
-    (options.out / "tuned.json").write_text(json.dumps(best, indent=1))
-    return best
+    return int(left > 0)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bench.learning.plans import Method, flat, rollouts_then, spo, vine
 
 from focus import Grpo, Rloo, SpoTree, TokenEntropy, TreeGrpo, TreeRl, UniformRandom, VinePpo
+from focus.credit import Credit, Estimator
+from focus.credit.base import outcome_targets
 from focus.search import Allocator, BetaBernoulli, Calibration, Session, View
-from focus.tree import NodeId
+from focus.tree import Evidence, NodeId, Tree
 
-__all__ = ("PEERS", "MixedOutcome")
+__all__ = ("PEERS", "MixedOutcome", "WithTargets")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,22 @@ class _Openness(Session):
         return chance * (1 - chance) / (1 + self._view.branches_at(node_id))
 
 
+@dataclass(frozen=True, kw_only=True)
+class WithTargets:
+    """Another estimator's weights, and mean suffix outcomes for a predictor to learn from."""
+
+    weights: Estimator
+
+    @property
+    def prior_strength(self) -> float | None:
+        return self.weights.prior_strength
+
+    def estimate(self, tree: Tree[Any], *, allow_partial: bool = False) -> Credit:
+        credit = self.weights.estimate(tree, allow_partial=allow_partial)
+        live = [node.id for node in tree if not node.is_terminal]
+        return replace(credit, targets=outcome_targets(Evidence.of(tree), live))
+
+
 PEERS: dict[str, Method] = {
     "grpo": Method(search=flat, credit=Grpo(), about="GRPO"),
     "grpo-drop": Method(
@@ -63,8 +82,7 @@ PEERS: dict[str, Method] = {
     ),
     "trace": Method(
         search=rollouts_then(MixedOutcome()),
-        credit=TreeGrpo(),
-        warm_credit=TreeGrpo(),
+        credit=WithTargets(weights=TreeGrpo()),
         critic="learned",
         about="TRACE, prefixes of open outcome",
     ),

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import html
-import io
 import itertools
 import json
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from bench.learning.books import PRICES, priced
+from bench.learning.page import PAGE, section
+
 __all__ = ("MethodSummary", "area", "best_rates", "read_curves", "summaries", "write_report")
 
 Curve = dict[str, Any]
-"""``spec`` and ``points`` of one trial."""
+"""``spec`` and ``points`` of one trial; ``cut`` where it was stopped before its end."""
+
+AXES = ("tokens", "priced", "wall_s")
+"""What learning is counted against."""
 
 SHARE = 0.9
 """Of the best method's final accuracy: the threshold that tokens are counted to."""
@@ -30,8 +36,12 @@ class MethodSummary:
         method, seeds, learning_rate, prompts, minibatches: what was run.
         area: mean accuracy along the tokens, mean over seeds, with its 95 % interval.
         final: accuracy at the end, likewise.
-        tokens_to_threshold: median over seeds; None where most never got there.
+        to_threshold: by axis ("tokens", "priced", "wall_s") what it took to get to the
+            threshold: median over seeds, None where most never got there.
+        to_threshold_ci95: likewise the interval of the median; None stands for never.
+        mixed_ratio: share of prompts whose finished leaves ended differently, all rounds.
         by_seed: area of each seed.
+        cut: trials that were stopped before their end; their areas say less.
     """
 
     method: str
@@ -43,13 +53,32 @@ class MethodSummary:
     area_ci95: tuple[float, float]
     final: float
     final_ci95: tuple[float, float]
-    tokens_to_threshold: float | None
+    to_threshold: dict[str, float | None]
+    to_threshold_ci95: dict[str, tuple[float | None, float | None]]
+    mixed_ratio: float | None
     by_seed: tuple[float, ...]
+    cut: int
 
 
-def read_curves(folder: Path) -> list[Curve]:
-    """Every finished trial below a folder, in the order of the names."""
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.s*.json"))]
+def read_curves(folder: Path, *, partial: bool = False) -> list[Curve]:
+    """Every finished trial of a folder, in the order of the names.
+
+    Args:
+        folder: of a sweep.
+        partial: also those that were stopped, as far as they got.
+    """
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.s*.json"))]
+    for path in sorted(folder.glob("*.s*.partial")) if partial else ():
+        curve = json.loads(path.read_text())
+        if len(curve["points"]) > 1:
+            found.append({**curve, "cut": True})
+    return found
+
+
+def with_cost(curve: Curve, prices: Mapping[str, float]) -> Curve:
+    """The curve with what each point has cost: sampled tokens, prefill, critic compute."""
+    points = [{**point, "priced": priced(point, prices)} for point in curve["points"]]
+    return {**curve, "points": points}
 
 
 def area(curve: Curve, *, by: str = "tokens") -> float:
@@ -68,8 +97,8 @@ def area(curve: Curve, *, by: str = "tokens") -> float:
     return total / spent
 
 
-def tokens_to(curve: Curve, threshold: float) -> float | None:
-    """Tokens at which the curve first reaches the threshold, interpolated.
+def tokens_to(curve: Curve, threshold: float, *, by: str = "tokens") -> float | None:
+    """What was spent when the curve first reaches the threshold, interpolated.
 
     >>> points = [{"tokens": 0, "accuracy": 0.2}, {"tokens": 100, "accuracy": 0.6}]
     >>> tokens_to({"points": points}, 0.5), tokens_to({"points": points}, 0.7)
@@ -82,7 +111,7 @@ def tokens_to(curve: Curve, threshold: float) -> float | None:
         if after["accuracy"] >= threshold:
             rise = after["accuracy"] - before["accuracy"]
             share = round((threshold - before["accuracy"]) / rise, 9)
-            return float(before["tokens"] + share * (after["tokens"] - before["tokens"]))
+            return float(before[by] + share * (after[by] - before[by]))
     return None
 
 
@@ -96,8 +125,11 @@ def best_rates(curves: Sequence[Curve]) -> dict[str, dict[str, Any]]:
     return {method: curve["spec"] for method, curve in best.items()}
 
 
-def summaries(curves: Sequence[Curve]) -> list[MethodSummary]:
+def summaries(
+    curves: Sequence[Curve], *, prices: Mapping[str, float] = PRICES
+) -> list[MethodSummary]:
     """One per method, best area first; the trials of a method share all but their seed."""
+    curves = [with_cost(curve, prices) for curve in curves]
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
         groups.setdefault(curve["spec"]["method"], []).append(curve)
@@ -110,11 +142,7 @@ def summaries(curves: Sequence[Curve]) -> list[MethodSummary]:
 def _summary(method: str, group: Sequence[Curve], threshold: float) -> MethodSummary:
     areas = [area(curve) for curve in group]
     finals = [curve["points"][-1]["accuracy"] for curve in group]
-    reached = sorted(
-        tokens if (tokens := tokens_to(curve, threshold)) is not None else float("inf")
-        for curve in group
-    )
-    median = reached[(len(reached) - 1) // 2]
+    reached = {axis: [_spent(curve, threshold, axis) for curve in group] for axis in AXES}
     spec = group[0]["spec"]
     return MethodSummary(
         method=method,
@@ -126,92 +154,69 @@ def _summary(method: str, group: Sequence[Curve], threshold: float) -> MethodSum
         area_ci95=_interval(areas),
         final=mean(finals),
         final_ci95=_interval(finals),
-        tokens_to_threshold=None if median == float("inf") else median,
+        to_threshold={axis: _finite(_median(spent)) for axis, spent in reached.items()},
+        to_threshold_ci95={
+            axis: (_finite(low), _finite(high))
+            for axis, (low, high) in (
+                (axis, _interval(spent, of=_median)) for axis, spent in reached.items()
+            )
+        },
+        mixed_ratio=_mixed_ratio(group),
         by_seed=tuple(areas),
+        cut=sum("cut" in curve for curve in group),
     )
 
 
-def _interval(values: Sequence[float], *, draws: int = 2000) -> tuple[float, float]:
+def _spent(curve: Curve, threshold: float, axis: str) -> float:
+    spent = tokens_to(curve, threshold, by=axis)
+    return math.inf if spent is None else spent
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _median(values: Sequence[float]) -> float:
+    """The lower one of an even number: infinite only where most are."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def _mixed_ratio(group: Sequence[Curve]) -> float | None:
+    seen = [
+        (p["mixed_ratio"], p["prompts"]) for c in group for p in c["points"] if p.get("prompts")
+    ]
+    total = sum(prompts for _, prompts in seen)
+    return sum(ratio * prompts for ratio, prompts in seen) / total if total else None
+
+
+def _interval(
+    values: Sequence[float],
+    *,
+    of: Callable[[Sequence[float]], float] = mean,
+    draws: int = 2000,
+) -> tuple[float, float]:
     """Percentile bootstrap over seeds; with one seed, the value twice."""
     rng = random.Random(0)
-    means = sorted(mean(rng.choices(values, k=len(values))) for _ in range(draws))
-    return means[round(0.025 * draws)], means[round(0.975 * draws) - 1]
+    found = sorted(of(rng.choices(values, k=len(values))) for _ in range(draws))
+    return found[round(0.025 * draws)], found[round(0.975 * draws) - 1]
 
 
-def write_report(curves: Sequence[Curve], folder: Path, *, facts: dict[str, Any]) -> None:
+def write_report(
+    curves: Sequence[Curve],
+    folder: Path,
+    *,
+    facts: dict[str, Any],
+    prices: Mapping[str, float] = PRICES,
+) -> None:
     """``report.json`` and ``report.html`` in the folder."""
+    curves = [with_cost(curve, prices) for curve in curves]
     tasks = sorted({curve["spec"]["task"] for curve in curves})
-    by_task = {
-        task: summaries([curve for curve in curves if curve["spec"]["task"] == task])
-        for task in tasks
-    }
+    grouped = {task: [c for c in curves if c["spec"]["task"] == task] for task in tasks}
+    by_task = {task: summaries(group, prices=prices) for task, group in grouped.items()}
     listed = {task: [asdict(summary) for summary in found] for task, found in by_task.items()}
-    (folder / "report.json").write_text(json.dumps({**facts, "tasks": listed}, indent=1))
-    parts = [
-        _section(task, found, [c for c in curves if c["spec"]["task"] == task])
-        for task, found in by_task.items()
-    ]
-    noted = html.escape(", ".join(f"{name}: {value}" for name, value in facts.items()))
-    page = _PAGE.format(facts=noted, sections="\n".join(parts))
+    said = {**facts, "prices": dict(prices)}
+    (folder / "report.json").write_text(json.dumps({**said, "tasks": listed}, indent=1))
+    parts = [section(task, found, grouped[task]) for task, found in by_task.items()]
+    noted = html.escape(", ".join(f"{name}: {value}" for name, value in said.items()))
+    page = PAGE.format(facts=noted, sections="\n".join(parts))
     (folder / "report.html").write_text(page, encoding="utf-8")
-
-
-def _section(task: str, found: Sequence[MethodSummary], curves: Sequence[Curve]) -> str:
-    rows = "".join(
-        f"<tr><td>{html.escape(s.method)}</td><td>{s.seeds}</td><td>{s.learning_rate:g}</td>"
-        f"<td>{s.prompts} / {s.minibatches}</td>"
-        f"<td>{s.area:.3f} ({s.area_ci95[0]:.3f} to {s.area_ci95[1]:.3f})</td>"
-        f"<td>{s.final:.3f} ({s.final_ci95[0]:.3f} to {s.final_ci95[1]:.3f})</td>"
-        f"<td>{'-' if s.tokens_to_threshold is None else f'{s.tokens_to_threshold:,.0f}'}</td></tr>"
-        for s in found
-    )
-    plots = "".join(_plot(curves, by) for by in ("tokens", "prefill", "wall_s"))
-    return f"<h2>{html.escape(task)}</h2><table>{_HEAD}{rows}</table>{plots}"
-
-
-def _plot(curves: Sequence[Curve], by: str) -> str:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 3.6), layout="constrained")
-    axes = figure.add_subplot()
-    methods = sorted({curve["spec"]["method"] for curve in curves})
-    for index, method in enumerate(methods):
-        for number, curve in enumerate(c for c in curves if c["spec"]["method"] == method):
-            points = curve["points"]
-            axes.plot(
-                [point["tokens"] + point[by] * (by == "prefill") for point in points]
-                if by != "wall_s"
-                else [point[by] for point in points],
-                [point["accuracy"] for point in points],
-                color=f"C{index % 10}",
-                alpha=0.7,
-                label=method if number == 0 else None,
-            )
-    axes.set_xlabel(_AXES[by])
-    axes.set_ylabel("held-out accuracy")
-    axes.legend(fontsize=8)
-    drawn = io.StringIO()
-    figure.savefig(drawn, format="svg")
-    return drawn.getvalue()[drawn.getvalue().index("<svg") :]
-
-
-_AXES = {
-    "tokens": "generated tokens",
-    "prefill": "generated tokens + computed prefill tokens",
-    "wall_s": "seconds, evaluations left out",
-}
-_HEAD = (
-    "<tr><th>method</th><th>seeds</th><th>rate</th><th>prompts / steps</th>"
-    "<th>area (95 %)</th><th>final (95 %)</th><th>tokens to threshold</th></tr>"
-)
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Learning per token</title>
-<style>body{{font:15px sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}}
-table{{border-collapse:collapse}}td,th{{padding:.2rem .7rem;text-align:right;white-space:nowrap}}
-td:first-child,th:first-child{{text-align:left}}svg{{max-width:100%;height:auto}}</style>
-<h1>Learning per token</h1><p>{facts}</p>
-<p>Area: mean accuracy along the generated tokens. Threshold: nine tenths of the best method's
-final accuracy. Intervals: bootstrap over seeds.</p>
-{sections}
-</html>
-"""

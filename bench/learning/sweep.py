@@ -1,6 +1,6 @@
 """Many trials on one machine: each in a process of its own, finished ones skipped.
 
-python -m bench.learning.sweep specs.json --out curves --workers 12
+python -m bench.learning.sweep specs.json --out curves --workers 12 --gpus 1 --seconds 540
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def run_all(
     gpus: int = 0,
     seconds: float = float("inf"),
 ) -> int:
-    """Run what is missing in the folder; returns how many trials have no curve afterwards."""
+    """Run what is missing in the folder; returns how many trials are unfinished afterwards.
+
+    When `seconds` are over, what still runs is stopped; its curve so far stays as ``.partial``.
+    """
     out.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + seconds
     waiting = [spec for spec in specs if not _curve(out, spec).exists()]

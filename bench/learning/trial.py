@@ -21,6 +21,7 @@ from bench.learning.tasks import FAMILIES, searched
 
 from focus._cancellation import siblings
 from focus.collect import Collection
+from focus.credit import Credit
 from focus.critic import Critic
 from focus.execution import AdmissionPool, ExecutionServices
 from focus.integrations.local import LocalLearner
@@ -184,12 +185,12 @@ class Trial:
         collections = await self._collect(index, services)
         if refills is None:
             return collections
-        kept = [collection for collection in collections if informs(collection)]
+        kept = [collection for collection in collections if informs(collection.credit)]
         for draw in range(1, refills + 1):
             if len(kept) >= wanted:
                 break
             again = await self._collect(index, services, draw=draw)
-            kept += [collection for collection in again if informs(collection)]
+            kept += [collection for collection in again if informs(collection.credit)]
         return kept[:wanted]
 
     async def _collect(
@@ -297,9 +298,9 @@ def is_mixed(collection: Collection) -> bool:
     return len({collection.tree.outcome(node) for node in collection.tree.terminals()}) > 1
 
 
-def informs(collection: Collection) -> bool:
+def informs(credit: Credit) -> bool:
     """Whether any edge has a weight; in a group of equal outcomes none has."""
-    return any(collection.credit.advantages.values())
+    return any(credit.advantages.values())
 
 
 async def run_trial(spec: TrialSpec, out: Path, *, device: str | None = None) -> None:

@@ -1,16 +1,19 @@
 """The learning bench: what its figures mean, and that every method can be run."""
 
 import doctest
+import json
 
 import pytest
-from bench.learning import report
+from bench.learning import books, gradients, ppo, report
+from bench.learning.comparison import Comparison, read_registration
 from bench.learning.methods import METHODS
-from bench.learning.tasks import FAMILIES
+from bench.learning.tasks import gym, modular
 from bench.learning.trial import TrialSpec, run_trial
 from hypothesis import given
 from hypothesis import strategies as st
 
 from focus.credit import Estimator
+from focus.errors import ConfigError
 from focus.search import Search
 
 accuracies = st.lists(st.floats(0, 1), min_size=2, max_size=8)
@@ -18,12 +21,19 @@ accuracies = st.lists(st.floats(0, 1), min_size=2, max_size=8)
 
 def curve(accuracies, *, method="m", seed=0, step=100):
     spec = {"method": method, "seed": seed, "learning_rate": 1e-4, "prompts": 8, "minibatches": 2}
-    points = [{"tokens": step * i, "accuracy": a} for i, a in enumerate(accuracies)]
-    return {"spec": {**spec, "task": "chain-5"}, "points": points}
+    points = [
+        {"tokens": step * i, "prefill": i, "wall_s": 2.0 * i, "accuracy": a, "prompts": i}
+        | {"mixed_ratio": 0.5 if i else None}
+        for i, a in enumerate(accuracies)
+    ]
+    return {"spec": {**spec, "task": "chain-5", "model": ""}, "points": points}
 
 
-def test_examples_of_the_report():
-    assert doctest.testmod(report).failed == 0
+@pytest.mark.parametrize("module", [books, gradients, gym, modular, ppo, report])
+def test_examples_in_the_text(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 @given(accuracies)
@@ -48,8 +58,13 @@ def test_methods_are_ranked_by_area_and_keep_their_seeds():
     assert (best.method, worst.method) == ("better", "m")
     assert best.area_ci95 == pytest.approx((0.55, 0.55))
     assert worst.area_ci95[0] == pytest.approx(0.3)
-    assert best.tokens_to_threshold == pytest.approx(100 * (0.81 - 0.2) / 0.7)
-    assert worst.tokens_to_threshold is None
+    share = (0.81 - 0.2) / 0.7
+    assert best.to_threshold == pytest.approx(
+        {"tokens": 100 * share, "priced": 100.1 * share, "wall_s": 2 * share}
+    )
+    assert set(worst.to_threshold.values()) == {None}
+    assert worst.to_threshold_ci95["tokens"] == (None, None)
+    assert best.mixed_ratio == 0.5
 
 
 def test_tuning_takes_the_largest_area():
@@ -66,14 +81,67 @@ def test_every_method_makes_a_search_at_any_length(name, length):
     assert method.about
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_families_are_disjoint_by_split_and_fit_the_allowance(name):
-    family = FAMILIES[name]
-    task = family.make_task()
-    train, held_out = task.problems("train", 20), task.problems("heldout", 20)
-    if family.game is None:
-        assert not {p.key for p in train} & {p.key for p in held_out}
-    assert task.allowance_tokens % task.segment_tokens == 0
+def a_comparison(**changes):
+    settings = {"name": "c", "task": "chain-5", "methods": ("grpo", "ppo"), "rates": (0.1, 0.2)}
+    settings |= {"batches": ((4, 1), (8, 2)), "budget": 1000, "tokens_per_prompt": 100}
+    return Comparison(**settings | changes)
+
+
+def test_every_method_gets_the_same_grid_and_as_many_seeds():
+    comparison = a_comparison(seeds=3)
+    grid = comparison.tuning()
+    assert len(grid) == 2 * 2 * 2
+    assert {spec.budget for spec in grid} == {400}
+    tuned = [
+        curve([0.2, 0.9 if spec.learning_rate == 0.2 else 0.3], method=spec.method) for spec in grid
+    ]
+    for one, spec in zip(tuned, grid, strict=True):
+        one["spec"] |= {"learning_rate": spec.learning_rate, "prompts": spec.prompts}
+    finals = comparison.finals(tuned)
+    assert [(s.method, s.seed) for s in finals] == [
+        (m, n) for m in ("grpo", "ppo") for n in (0, 1, 2)
+    ]
+    assert {spec.learning_rate for spec in finals} == {0.2}
+    with pytest.raises(ConfigError, match="no tuning trial of 'ppo'"):
+        comparison.finals([one for one in tuned if one["spec"]["method"] == "grpo"])
+
+
+def test_a_grid_of_one_cell_needs_no_tuning():
+    comparison = a_comparison(rates=(0.1,), batches=((4, 1),))
+    assert comparison.tuning() == []
+    assert {spec.learning_rate for spec in comparison.finals([])} == {0.1}
+
+
+def test_the_best_of_an_earlier_comparison_come_in():
+    comparison = a_comparison(methods=("ppo",), best_of="earlier", best=1)
+    earlier = [curve([0, 0.9], method="ppo"), curve([0, 0.8], method="rloo"), curve([0, 0.1])]
+    assert comparison.with_best(earlier).methods == ("ppo", "rloo")
+    with pytest.raises(ConfigError, match="no final trials of earlier"):
+        comparison.with_best([])
+
+
+def test_what_was_registered_can_be_run():
+    registration = read_registration()
+    assert {name[0] for name in registration.comparisons} >= {"A", "B", "C"}
+    for comparison in registration.comparisons.values():
+        names = [spec.name for spec in comparison.tuning()]
+        assert len(set(names)) == len(names) > 0
+        known = {"", *(earlier.name for earlier in registration.comparisons.values())}
+        assert comparison.best_of in known
+
+
+def test_a_trial_that_was_cut_short_is_shown_as_such(tmp_path):
+    whole, begun, empty = curve([0.2, 0.4]), curve([0.2, 0.3], seed=1), curve([0.2], seed=2)
+    (tmp_path / "x.s0.json").write_text(json.dumps(whole))
+    (tmp_path / "x.s1.partial").write_text(json.dumps(begun))
+    (tmp_path / "x.s2.partial").write_text(json.dumps(empty))
+    assert report.read_curves(tmp_path) == [whole]
+    found = report.read_curves(tmp_path, partial=True)
+    assert found == [whole, {**begun, "cut": True}]
+    report.write_report(found, tmp_path, facts={"date": "today"})
+    page = (tmp_path / "report.html").read_text()
+    assert "2, 1 cut short" in page
+    assert page.count("<svg") == 3
 
 
 @pytest.mark.full

@@ -119,5 +119,5 @@ def _family(
 
 GYM = {
     "gym-count_bits": _family("count_bits", bits_demonstration, segment_tokens=24, most_tokens=168),
-    "gym-chain_sum": _family("chain_sum", sum_demonstration, segment_tokens=24, most_tokens=168),
+    "gym-chain_sum": _family("chain_sum", sum_demonstration, segment_tokens=16, most_tokens=176),
 }

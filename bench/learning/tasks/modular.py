@@ -7,8 +7,9 @@
     0 - 8 = 4
     \\boxed{4}
 
-2 and 3 divide the modulus, so multiplying by them maps different values to the same one, and
-a second error can cancel a first. What a wrong line costs depends on what follows it.
+Most factors share a divisor with the modulus, so multiplying maps different values to the same
+one: of solutions with a wrong line about a fifth end right at 10 steps, two fifths at 20 and
+three at 40. What a wrong line costs depends on what follows it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 from functools import partial
 
 from bench.learning.tasks.boxed import boxed_messages, boxed_task
-from bench.learning.tasks.chains import SEGMENT_TOKENS, TOKENS_PER_LINE, slips_for
+from bench.learning.tasks.chains import SEGMENT_TOKENS, TOKENS_PER_LINE
 from bench.learning.tasks.family import Family
 
 from focus.errors import ProblemError
@@ -30,7 +31,8 @@ __all__ = ("MODULAR", "MODULUS", "demonstration", "make_problem")
 
 MODULUS = 12
 
-_FACTORS = (2, 3, 5, 7)
+_MULTIPLYING = 0.3
+_FACTORS = (2, 3, 4, 5, 6, 7)
 _PROMPT = re.compile(r"Compute modulo 12: (\d+)((?: [-+*] \d+)+)\.")
 _STEP = re.compile(r"([-+*]) (\d+)")
 
@@ -39,10 +41,10 @@ Chain = tuple[int, list[tuple[str, int]]]
 
 
 def make_problem(index: int, *, seed: int, steps: int, split: Split) -> Problem:
-    """Problem number `index` of an endless, seeded sequence; one step in five multiplies.
+    """Problem number `index` of an endless, seeded sequence; three steps in ten multiply.
 
     >>> make_problem(0, seed=0, steps=3, split="train").prompt
-    'Compute modulo 12: 11 * 7 + 9 - 4.'
+    'Compute modulo 12: 9 + 2 + 4 * 7.'
     """
     rng = random.Random(f"bench/modular/{seed}/{split}/{steps}/{index}")
     while True:
@@ -75,7 +77,7 @@ def demonstration(problem: Problem, *, slips: Slips, rng: random.Random) -> str:
 
 
 def _drawn(rng: random.Random) -> tuple[str, int]:
-    if rng.random() < 0.2:
+    if rng.random() < _MULTIPLYING:
         return "*", rng.choice(_FACTORS)
     return rng.choice("+-"), rng.randint(2, 9)
 
@@ -107,7 +109,9 @@ def _task(steps: int) -> Task:
 
 
 def _demonstrate(steps: int, problem: Problem, rng: random.Random) -> str:
-    return demonstration(problem, slips=slips_for(steps), rng=rng)
+    # More errors than in plain chains, as many of them are undone.
+    slips = Slips(guess=0.25, wrong=min(0.6, 8 / steps))
+    return demonstration(problem, slips=slips, rng=rng)
 
 
 MODULAR = {

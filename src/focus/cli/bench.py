@@ -79,13 +79,20 @@ def closed_loop(
 
 def learning(
     out: Annotated[Path, typer.Option(help="Folder of the comparison; finished trials stay.")],
-    task: Annotated[str, typer.Option(help="chain-5, chain-10, chain-20 or chain-40.")] = "chain-5",
+    task: Annotated[
+        str, typer.Option(help="tabular, chain-20, browse, …; bench/learning/tasks has them.")
+    ] = "chain-5",
     methods: Annotated[
         str, typer.Option(help="By commas; bench/learning/methods.py lists them.")
     ] = "grpo,focus",
     seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per method.")] = 5,
     budget: Annotated[int, typer.Option(min=1, help="Generated tokens a trial.")] = 120_000,
-    model: Annotated[str, typer.Option(help="Start of every trial.")] = "builtin",
+    model: Annotated[
+        str, typer.Option(help="Start of every trial; the task's own if left out.")
+    ] = "",
+    tokens_per_prompt: Annotated[
+        int, typer.Option(min=1, help="Generated tokens for one problem of a round.")
+    ] = 640,
     rates: Annotated[str, typer.Option(help="Learning rates to tune over.")] = "5e-5,1e-4,2e-4",
     batches: Annotated[
         str, typer.Option(help="Prompts/optimizer steps of a round to tune over.")
@@ -101,6 +108,7 @@ def learning(
     """
     words = ["--out", str(out.absolute()), "--task", task, "--methods", methods]
     words += ["--seeds", str(seeds), "--budget", str(budget), "--model", model]
+    words += ["--tokens-per-prompt", str(tokens_per_prompt)]
     words += ["--rates", rates, "--batches", batches]
     words += ["--workers", str(workers), "--gpus", str(gpus)]
     _run("bench.learning", words)

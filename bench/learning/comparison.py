@@ -1,0 +1,178 @@
+"""A comparison: which methods on which task, tuned on one seed, run on fresh ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.learning.books import PRICES
+from bench.learning.methods import METHODS
+from bench.learning.report import Curve, best_rates, summaries
+from bench.learning.tasks import FAMILIES
+from bench.learning.trial import TrialSpec
+
+from focus.errors import ConfigError
+
+__all__ = ("REGISTERED", "Comparison", "Registration", "read_registration")
+
+REGISTERED = Path(__file__).with_name("preregistered.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What is run, before any of it is.
+
+    Attributes:
+        name: of the comparison, e.g. ``"A-chain-20"``.
+        task, model: where every trial starts; "" is the task's own model.
+        methods: rows; with `best_of` those kept in any case.
+        best_of, best: add the first `best` methods, by area, of an earlier comparison.
+        rates, batches: each method's grid; a batch is (prompts, optimizer steps).
+        tuning_seed, tuning_share: the grid's seed, and its part of the budget.
+        seeds: fresh ones: 0, 1, …
+        budget: generated tokens of a final trial.
+        tokens_per_prompt, evaluations, eval_problems: see `TrialSpec`.
+
+    Raises:
+        ConfigError: an unknown task or method, or an empty grid.
+    """
+
+    name: str
+    task: str
+    model: str = ""
+    methods: tuple[str, ...]
+    best_of: str = ""
+    best: int = 0
+    rates: tuple[float, ...]
+    batches: tuple[tuple[int, int], ...]
+    tuning_seed: int = 1000
+    tuning_share: float = 0.4
+    seeds: int = 5
+    budget: int
+    tokens_per_prompt: int
+    evaluations: int = 16
+    eval_problems: int = 256
+
+    def __post_init__(self) -> None:
+        if self.task not in FAMILIES:
+            raise ConfigError(f"unknown task {self.task!r}; known: {', '.join(FAMILIES)}")
+        if unknown := [name for name in self.methods if name not in METHODS]:
+            known = ", ".join(METHODS)
+            raise ConfigError(f"unknown method {', '.join(unknown)}; known: {known}")
+        if not (self.rates and self.batches and self.seeds >= 1):
+            raise ConfigError(f"comparison {self.name!r} has no rate, no batch or no seed")
+
+    def own(self, curves: Sequence[Curve]) -> list[Curve]:
+        """The curves of this comparison's task and starting model."""
+        wanted = (self.task, self.model)
+        return [c for c in curves if (c["spec"]["task"], c["spec"]["model"]) == wanted]
+
+    def with_best(self, curves: Sequence[Curve]) -> Comparison:
+        """With the best methods of the comparison that `best_of` names, given its curves.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        if not curves:
+            raise ConfigError(f"{self.name}: no final trials of {self.best_of} are there yet")
+        ranked = [summary.method for summary in summaries(curves)]
+        added = [name for name in ranked if name not in self.methods][: self.best]
+        return dataclasses.replace(self, methods=(*self.methods, *added), best=0)
+
+    def tuning(self) -> list[TrialSpec]:
+        """Every cell of every method's grid; where the grid is one cell, nothing."""
+        if len(self.rates) * len(self.batches) == 1:
+            return []
+        return [
+            self._spec(
+                method,
+                learning_rate=rate,
+                batch=batch,
+                seed=self.tuning_seed,
+                budget=round(self.tuning_share * self.budget),
+                # As far apart as in the final trials.
+                evaluations=max(2, round(self.tuning_share * self.evaluations)),
+            )
+            for method in self.methods
+            for rate in self.rates
+            for batch in self.batches
+        ]
+
+    def finals(self, tuned: Sequence[Curve]) -> list[TrialSpec]:
+        """Fresh seeds at each method's best cell.
+
+        Raises:
+            ConfigError: a method has no tuning trial.
+        """
+        best: Mapping[str, Mapping[str, Any]] = best_rates(tuned)
+        only = {"learning_rate": self.rates[0], "prompts": self.batches[0][0]}
+        only["minibatches"] = self.batches[0][1]
+        specs = []
+        for method in self.methods:
+            if self.tuning() and method not in best:
+                raise ConfigError(f"{self.name}: no tuning trial of {method!r} is there")
+            cell = best[method] if self.tuning() else only
+            specs += [
+                self._spec(
+                    method,
+                    learning_rate=cell["learning_rate"],
+                    batch=(cell["prompts"], cell["minibatches"]),
+                    seed=seed,
+                    budget=self.budget,
+                    evaluations=self.evaluations,
+                )
+                for seed in range(self.seeds)
+            ]
+        return specs
+
+    def _spec(self, method: str, *, batch: tuple[int, int], **settings: Any) -> TrialSpec:
+        return TrialSpec(
+            task=self.task,
+            model=self.model,
+            method=method,
+            prompts=batch[0],
+            minibatches=batch[1],
+            tokens_per_prompt=self.tokens_per_prompt,
+            eval_problems=self.eval_problems,
+            **settings,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """What a pre-registration file says.
+
+    Attributes:
+        date: when it was decided.
+        prices: of a token, by kind.
+        comparisons: by name.
+    """
+
+    date: str
+    prices: Mapping[str, float]
+    comparisons: Mapping[str, Comparison]
+
+
+def read_registration(path: Path = REGISTERED) -> Registration:
+    """Read a pre-registration.
+
+    Raises:
+        ConfigError: a value that the bench does not know.
+    """
+    stored = tomllib.loads(path.read_text(encoding="utf-8"))
+    comparisons = {}
+    for name, table in stored["comparison"].items():
+        batches = tuple((prompts, steps) for prompts, steps in table.pop("batches"))
+        methods, rates = tuple(table.pop("methods")), tuple(table.pop("rates"))
+        try:
+            comparisons[name] = Comparison(
+                name=name, methods=methods, rates=rates, batches=batches, **table
+            )
+        except TypeError as error:
+            raise ConfigError(f"{path.name}: comparison {name!r}: {error}") from error
+    prices = {**PRICES, **stored.get("prices", {})}
+    return Registration(date=str(stored["date"]), prices=prices, comparisons=comparisons)
