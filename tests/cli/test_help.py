@@ -16,6 +16,7 @@ COMMANDS = (
     ("show",),
     ("doctor",),
     ("promises",),
+    ("check", "env"),
     ("models",),
     ("models", "add"),
     ("models", "path"),

@@ -196,13 +196,15 @@ class Borrowing(CopiedEnv):
 
     def __init__(self) -> None:
         super().__init__(Tape)
+        self.lock = anyio.Lock()
 
     async def fork(self, state: Any) -> Any:
-        words, state.episode.words = state.episode.words, []
-        for _ in range(4):
-            await anyio.lowlevel.checkpoint()
-        state.episode.words = words
-        return await super().fork(state)
+        async with self.lock:
+            words, state.episode.words = state.episode.words, []
+            for _ in range(4):
+                await anyio.lowlevel.checkpoint()
+            state.episode.words = words
+            return await super().fork(state)
 
 
 class HalfASnapshot(CopiedEnv):

@@ -8,6 +8,7 @@ import typer
 
 from focus.cli.bench import bench_app
 from focus.cli.boundary import GuardedGroup
+from focus.cli.check import check_app
 from focus.cli.collect import collect
 from focus.cli.credit import credit
 from focus.cli.critic import critic_app
@@ -73,6 +74,7 @@ app.command(short_help="Serve a model to clients and routers.")(serve)
 app.command(short_help="Keep a critic in step with your trainer.")(loop)
 app.command(short_help="Check what this machine has and lacks.")(doctor)
 app.command(short_help="What is promised, measured here.")(promises)
+app.add_typer(check_app, name="check")
 app.add_typer(critic_app, name="critic")
 app.add_typer(bench_app, name="bench")
 app.add_typer(models_app, name="models")

@@ -23,6 +23,17 @@ __all__ = ("EnvCase", "check_case", "check_env")
 
 Law = Callable[[], Awaitable[EnvFinding]]
 
+_NAMES = (
+    "calls",
+    "determinism",
+    "fork equivalence",
+    "isolation",
+    "release twice",
+    "cancellation",
+    "leaks",
+    "snapshot, restore",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class EnvCase:
@@ -140,20 +151,20 @@ async def check_case(
 async def _judged(laws: Laws) -> list[EnvFinding]:
     """Law after law; those that rest on a broken one are not tried."""
     findings: list[EnvFinding] = []
-    for name, law in (
-        ("calls", laws.calls),
-        ("determinism", laws.determinism),
-        ("fork equivalence", lambda: laws.measured(laws.fork_equivalence)),
-    ):
+    for name, law in (("calls", laws.calls), ("determinism", laws.determinism)):
         findings.append(await _tried(name, law))
         if findings[-1].state == "broken":
-            return [*findings, *_skipped(because=name)]
+            return [*findings, *_skipped(_NAMES[len(findings) :], because=name)]
     for name, law in (
+        ("fork equivalence", laws.fork_equivalence),
         ("isolation", laws.isolation),
         ("release twice", laws.release_twice),
         ("cancellation", laws.cancellation),
     ):
         findings.append(await laws.measured(partial(_tried, name, law)))
+        if findings[-1].state == "broken":
+            rest = [each for each in _NAMES[len(findings) :] if each != "leaks"]
+            return [*findings, await _tried("leaks", laws.leaks), *_skipped(rest, because=name)]
     findings.append(await _tried("leaks", laws.leaks))
     return [*findings, await _tried("snapshot, restore", laws.restoring)]
 
@@ -165,8 +176,7 @@ async def _tried(name: str, law: Law) -> EnvFinding:
         return EnvFinding(name=name, state="broken", detail=f"raised {error!r}")
 
 
-def _skipped(*, because: str) -> list[EnvFinding]:
-    names = ("isolation", "release twice", "cancellation", "leaks", "snapshot, restore")
+def _skipped(names: Sequence[str], *, because: str) -> list[EnvFinding]:
     detail = f"not judged: {because} is broken"
     return [EnvFinding(name=name, state="skipped", detail=detail) for name in names]
 

@@ -214,10 +214,12 @@ class Laws:
     async def _leaking(self) -> list[str]:
         """The shortest sequence after which something is left, if a sequence does it."""
 
+        processes = any("processes" in what for what in self._left)
+
         async def leaks(ops: list[Op]) -> bool:
-            before = self._held()
+            before = self._held(processes=processes)
             await self._walk().run(ops)
-            return bool(self._held().beyond(before))
+            return bool(self._held(processes=processes).beyond(before))
 
         for ops in self._tried[:_SUSPECTS]:
             if await leaks(ops):
@@ -230,8 +232,8 @@ class Laws:
         gc.collect()
         return self._held()
 
-    def _held(self) -> Footprint:
-        return footprint(self._folders, [self._env, self._later])
+    def _held(self, *, processes: bool = True) -> Footprint:
+        return footprint(self._folders, [self._env, self._later], processes=processes)
 
     async def _all(self, name: str, sequences: list[list[Op]]) -> EnvFinding:
         steps = 0

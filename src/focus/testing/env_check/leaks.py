@@ -59,16 +59,19 @@ def own_temporary_folder() -> Iterator[Path]:
                 os.environ[name] = inherited
 
 
-def footprint(folders: Sequence[Path], envs: Sequence[object] = ()) -> Footprint:
+def footprint(
+    folders: Sequence[Path], envs: Sequence[object] = (), *, processes: bool = True
+) -> Footprint:
     """What is held now.
 
     Args:
         folders: counted with everything below them.
         envs: asked for ``open_states``, where they know it.
+        processes: count them too, which reads all of /proc.
     """
     return Footprint(
         descriptors=_entries(Path("/proc/self/fd")),
-        processes=len(_descendants(os.getpid())),
+        processes=len(_descendants(os.getpid())) if processes else 0,
         files=sum(len(a) + len(b) for folder in folders for _, a, b in os.walk(folder)),
         states=sum(int(getattr(env, "open_states", 0)) for env in envs),
     )
