@@ -157,8 +157,12 @@ class Registration:
     comparisons: Mapping[str, Comparison]
 
 
-def read_registration(path: Path = REGISTERED) -> Registration:
+def read_registration(path: Path = REGISTERED, *, models: Path = Path("models")) -> Registration:
     """Read a pre-registration.
+
+    Args:
+        path: the file.
+        models: folder of the starting models that it names.
 
     Raises:
         ConfigError: a value that the bench does not know.
@@ -167,10 +171,11 @@ def read_registration(path: Path = REGISTERED) -> Registration:
     comparisons = {}
     for name, table in stored["comparison"].items():
         batches = tuple((prompts, steps) for prompts, steps in table.pop("batches"))
+        model = str(models / table.pop("model")) if "model" in table else ""
         methods, rates = tuple(table.pop("methods")), tuple(table.pop("rates"))
         try:
             comparisons[name] = Comparison(
-                name=name, methods=methods, rates=rates, batches=batches, **table
+                name=name, model=model, methods=methods, rates=rates, batches=batches, **table
             )
         except TypeError as error:
             raise ConfigError(f"{path.name}: comparison {name!r}: {error}") from error

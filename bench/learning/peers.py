@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bench.learning.plans import Method, flat, rollouts_then, spo, vine
+from bench.learning.plans import Method, fitted_widths, flat, rollouts_then, vine
 
 from focus import Grpo, Rloo, SpoTree, TokenEntropy, TreeGrpo, TreeRl, UniformRandom, VinePpo
 from focus.credit import Credit, Estimator
@@ -73,7 +73,9 @@ PEERS: dict[str, Method] = {
     "rloo": Method(search=flat, credit=Rloo(), about="RLOO"),
     "ppo": Method(search=flat, credit=Rloo(), critic="token", about="PPO, GAE 0.95 over tokens"),
     "vine-ppo": Method(search=vine(1), credit=VinePpo(), about="VinePPO, one probe a checkpoint"),
-    "spo-tree": Method(search=spo, credit=SpoTree(), about="SPO-tree, widths 4-2-2"),
+    "spo-tree": Method(
+        search=fitted_widths, credit=SpoTree(), about="SPO-tree, widths that fit the budget"
+    ),
     "tree-grpo": Method(
         search=rollouts_then(UniformRandom()), credit=TreeGrpo(), about="Tree-GRPO"
     ),

@@ -10,7 +10,7 @@ from focus import Concurrency, FixedWidth, Phase, Search
 from focus.credit import Estimator
 from focus.search import Allocator, EachCheckpoint, Edges, RootOnly
 
-__all__ = ("Method", "Plan", "flat", "rollouts_then", "spo", "two_phase", "vine")
+__all__ = ("Method", "Plan", "fitted_widths", "flat", "rollouts_then", "spo", "two_phase", "vine")
 
 Plan = Callable[[int, float], Search]
 """A search from the tokens per prompt and those of an average solution."""
@@ -27,6 +27,7 @@ class Method:
         critic: ``"none"``; ``"learned"`` is trained every round and values checkpoints
             once it has passed the gate; ``"free"`` values them from the first round on;
             ``"token"`` values every token, for `token_decay`, and no checkpoint.
+        values: what the learned critic is: a value network, or a regression on surprisal.
         token_decay: λ of the generalised advantage over tokens that replaces the weights.
         refills: prompts whose weights are all 0 are left out of the update, and up to so
             many more batches are drawn to take their places; None keeps every prompt.
@@ -37,6 +38,7 @@ class Method:
     credit: Estimator
     warm_credit: Estimator | None = None
     critic: Literal["none", "learned", "free", "token"] = "none"
+    values: Literal["network", "surprisal"] = "network"
     token_decay: float = 0.95
     refills: int | None = None
     about: str = ""
@@ -68,6 +70,32 @@ def spo(tokens: int, length: float) -> Search:
     widths = (4, 2, 2) if tokens / length >= 6 else (3, 2)
     phase = Phase(FixedWidth(widths), attempts=10**6, extent=Edges(1), gate=Concurrency(8))
     return Search([phase], concurrency=8)
+
+
+_WIDTHS = ((4, 3, 2), (4, 2, 2), (3, 2, 2), (4, 2), (3, 2), (2, 2), (3,), (2,))
+_SEGMENTS = 6
+"""Of an average solution; every family's segments are chosen so."""
+
+
+def fitted_widths(tokens: int, length: float) -> Search:
+    """The widest of a few trees whose expected tokens fit the budget, or the narrowest."""
+    fits = [w for w in _WIDTHS if _solutions(w) * length <= tokens * 1.05]
+    widths = fits[0] if fits else _WIDTHS[-1]
+    phase = Phase(FixedWidth(widths), attempts=10**6, extent=Edges(1), gate=Concurrency(8))
+    return Search([phase], concurrency=8)
+
+
+def _solutions(widths: tuple[int, ...]) -> float:
+    """Segments of a tree of these widths, in whole solutions.
+
+    >>> _solutions((3, 2))
+    5.5
+    """
+    leaves, segments = 1, 0
+    for depth in range(_SEGMENTS):
+        leaves *= widths[depth] if depth < len(widths) else 1
+        segments += leaves
+    return segments / _SEGMENTS
 
 
 def two_phase(tokens: int, length: float) -> Search:

@@ -60,6 +60,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="comparisons; without any, lists them")
     parser.add_argument("--file", type=Path, default=REGISTERED)
+    parser.add_argument("--models", type=Path, default=Path("models"), help="starting models")
     parser.add_argument("--stage", choices=STAGES, default="tuning")
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--write", type=Path, help="write the stage's trials here and stop")
@@ -67,7 +68,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
-    registration = read_registration(options.file)
+    registration = read_registration(options.file, models=options.models)
     known = registration.comparisons
     if not options.names:
         for name, comparison in known.items():

@@ -4,7 +4,7 @@ import doctest
 import json
 
 import pytest
-from bench.learning import books, gradients, ppo, report
+from bench.learning import books, gradients, mixed, plans, ppo, report
 from bench.learning.comparison import Comparison, read_registration
 from bench.learning.methods import METHODS
 from bench.learning.tasks import gym, modular
@@ -29,7 +29,7 @@ def curve(accuracies, *, method="m", seed=0, step=100):
     return {"spec": {**spec, "task": "chain-5", "model": ""}, "points": points}
 
 
-@pytest.mark.parametrize("module", [books, gradients, gym, modular, ppo, report])
+@pytest.mark.parametrize("module", [books, gradients, gym, mixed, modular, plans, ppo, report])
 def test_examples_in_the_text(module):
     found = doctest.testmod(module)
     assert found.attempted > 0

@@ -11,7 +11,7 @@ from focus.policies.base import Policy
 from focus.problem import Problem
 from focus.search import Search
 from focus.tasks.arithmetic import Split
-from focus.tasks.browse import Library, World
+from focus.tasks.browse import Library, WordCounts, World
 from focus.tasks.browse.habits import browsing_agent
 from focus.tasks.registry import Task
 
@@ -23,7 +23,8 @@ REPLY_TOKENS = 48
 
 @cache
 def _library(split: Split) -> Library:
-    return Library(World.draw(TRAINED_WORLD if split == "train" else HELD_OUT_WORLD))
+    world = World.draw(TRAINED_WORLD if split == "train" else HELD_OUT_WORLD)
+    return Library(world, ranking=WordCounts)
 
 
 def _draw(split: Split, count: int, seed: int) -> tuple[Problem, ...]:
