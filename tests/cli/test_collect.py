@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from focus.cli.collect import SOME_ROWS_LEFT
-from focus.records import decode_actor, load_stored_tree, read_critic_records
+from focus.records import decode_actor, decode_packed, load_stored_tree, read_critic_records
 
 from .conftest import Invoke
 
@@ -55,6 +55,18 @@ def test_every_row_has_its_tree_and_its_records(
     assert len(critic) == sum(int(str(row["critic_records"])) for row in rows)
     assert "tokens_generated" in json.loads((out / "summary.json").read_text())["ledger"]
     assert json.loads((out / "collect.json").read_text())["settings"]["seed"] == 0
+
+
+def test_trees_can_be_packed_whole(problems: Path, tmp_path: Path, invoke: Invoke) -> None:
+    out = tmp_path / "out"
+    words = ("--out", out, "--packing", "tree", "--limit", 1, *SMALL)
+    invoke("collect", "--problems", problems, *words)
+    row = next(row for row in index(out) if row["status"] == "collected")
+    (line,) = (out / str(row["actor"])).read_bytes().splitlines()
+    packed = decode_packed(json.loads(line))
+    tree = load_stored_tree(out / str(row["tree"])).tree
+    assert packed.size == len(tree.header.prompt_ids) + tree.sampled_tokens()
+    assert json.loads((out / "summary.json").read_text())["ledger"]["eta_learn"] == 1.0
 
 
 def test_bad_rows_are_named_and_the_rest_is_collected(

@@ -53,10 +53,15 @@ def test_a_file_of_settings_stands_between_preset_and_options(
     config = tmp_path / "run.toml"
     config.write_text("rounds = 1\nprompts = 5\n[critic]\nsteps = 1\n")
     changes = [part for change in TINY for part in ("--set", change)]
+    changes += ["--packing", "tree"]
     root = tmp_path / "run"
     invoke("train", "--preset", "smoke", "--config", config, "--out", root, *changes)
     settings = settings_from(json.loads((root / "config.json").read_text()))
     assert (settings.rounds, settings.prompts, settings.critic.steps) == (1, 2, 1)
+    assert settings.packing == "tree"
+    (metrics,) = map(json.loads, (root / "metrics.jsonl").read_text().splitlines())
+    assert metrics["tokens_learner"] == metrics["tokens_distinct"]
+    assert 0.95 <= metrics["eta_learn"] <= 1.0
 
 
 @pytest.mark.parametrize(

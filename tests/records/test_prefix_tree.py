@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from focus.records.prefix_tree import PrefixTree, prefix_trees
+from focus.records.prefix_tree import PrefixTree, distinct_tokens, prefix_trees
 
 ids = st.lists(st.integers(0, 2), min_size=1, max_size=8).map(tuple)
 families = st.lists(ids, max_size=20)
@@ -45,7 +45,16 @@ def test_without_a_limit_there_is_one_token_per_distinct_prefix(
 ) -> None:
     prefixes = {s[: length + 1] for s in sequences for length in range(len(s))}
     trees = prefix_trees(sequences, most_tokens=10**6)
-    assert sum(len(tree.ids) for tree in trees) == len(prefixes)
+    assert sum(len(tree.ids) for tree in trees) == len(prefixes) == distinct_tokens(sequences)
+
+
+def test_a_full_tree_ends_where_least_is_repeated() -> None:
+    """Three families of three; two fit, and half of the third would."""
+    stems = [(first, *range(10)) for first in range(3)]
+    sequences = [(*stem, 100 + last) for stem in stems for last in range(3)]
+    trees = prefix_trees(sequences, most_tokens=40)
+    assert [len(tree.members) for tree in trees] == [6, 3]
+    assert sum(len(tree.ids) for tree in trees) == distinct_tokens(sequences)
 
 
 @given(families, st.integers(1, 40))

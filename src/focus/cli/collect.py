@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from focus.cli.packing import PackingName
+
 if TYPE_CHECKING:
     from focus.cli.progress import WorkProgress
     from focus.records.problems import BadRow, ProblemFile
@@ -74,6 +76,9 @@ def collect(
         float, typer.Option(metavar="VALUE", help="Constant value of every checkpoint.")
     ] = 0.5,
     credit: Annotated[Credit, typer.Option(help="Estimator.")] = Credit.REFINED,
+    packing: Annotated[
+        PackingName, typer.Option(help="A sample is an edge, a path's new edges, or a whole tree.")
+    ] = PackingName.SEGMENT,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first rows.")] = None,
     allow_partial: Annotated[
         bool, typer.Option("--allow-partial", help="Keep trees with failed expansions.")
@@ -107,6 +112,7 @@ def collect(
         temperature=temperature,
         critic=critic,
         credit=credit.value,
+        packing=packing.value,
     )
     file = read_problems(problems)
     _name_bad_rows(file.bad_rows)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from focus.cli.packing import PackingName
+
 if TYPE_CHECKING:
     from focus.cli.progress import WorkProgress
     from focus.training.settings import TrainSettings
@@ -41,6 +43,10 @@ def train(
     rounds: Annotated[int | None, typer.Option(min=1, help="Actor updates in all.")] = None,
     prompts: Annotated[int | None, typer.Option(min=1, help="Problems per round.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything that is drawn.")] = None,
+    packing: Annotated[
+        PackingName | None,
+        typer.Option(help="How a tree becomes samples; the gradient is the same."),
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any setting; may be repeated."),
@@ -60,7 +66,14 @@ def train(
     from focus.cli.settings import overrides
 
     root = _one_folder(folder, out)
-    named = {"task": task, "model": model, "rounds": rounds, "prompts": prompts, "seed": seed}
+    named: dict[str, Any] = {
+        "task": task,
+        "model": model,
+        "rounds": rounds,
+        "prompts": prompts,
+        "seed": seed,
+        "packing": None if packing is None else packing.value,
+    }
     given = {name: value for name, value in named.items() if value is not None}
     if resume:
         if config or changes or set(given) - {"rounds"}:

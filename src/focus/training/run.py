@@ -211,6 +211,7 @@ class TrainingRun:
         updated = time.monotonic()
         judged = await self._judge(round_index)
         ended = time.monotonic()
+        # A learner that counts what it computes replaces the ledger's eta_learn.
         metrics = {
             **round_metrics(round_index, collections),
             **trained,

@@ -45,6 +45,8 @@ def run_summary(
         optimizer_steps: actor steps of the whole run.
     """
     report = steering.report
+    computed = sum(metrics.get("actor_tokens_computed", 0) for metrics in rounds)
+    distinct = sum(metrics.get("actor_tokens_distinct", 0) for metrics in rounds)
     return {
         "accuracy_before": before.accuracy,
         "accuracy_after": after.accuracy,
@@ -59,6 +61,8 @@ def run_summary(
         "root_values": [metrics["root_value"] for metrics in rounds],
         "rounds": len(rounds),
         "optimizer_steps": optimizer_steps,
+        "learner_tokens": computed or None,
+        "eta_learn": distinct / computed if computed else None,
         "train_wall_s": round(sum(metrics["wall_s"] for metrics in rounds), 3),
         "seed": settings.seed,
         "versions": versions(),

@@ -45,6 +45,12 @@ def training_rows(summary: Mapping[str, Any], *, glyphs: Glyphs) -> Rows:
         f"{count(summary['tokens_generated'])} tokens in {summary['rounds']} rounds, "
         f"{summary['optimizer_steps']} actor steps, {duration(summary['train_wall_s'])}",
     )
+    if summary.get("learner_tokens"):
+        yield (
+            "learner",
+            f"{count(summary['learner_tokens'])} tokens computed, {summary['eta_learn']:.1%} of "
+            "them distinct (eta_learn)",
+        )
 
 
 def _gate(summary: Mapping[str, Any]) -> str:

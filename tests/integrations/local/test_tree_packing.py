@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Sequence
 from functools import cache
@@ -20,6 +21,7 @@ from focus.integrations.local import ActorTrainer
 from focus.models.tree_attention import packed_batch, tree_batches
 from focus.records import PACKINGS, PackedTree, PolicyRecord, actor_records, as_rows
 from focus.records.packed_tree import pack_tree
+from focus.records.prefix_tree import distinct_tokens
 from focus.training.settings import ActorSettings
 from focus.tree import Tree
 
@@ -183,6 +185,17 @@ def test_a_loss_on_the_row_itself_is_the_trainers(batch: Batch) -> None:
                 weight = columns.weights[token]
                 total -= min(ratio * weight, clipped * weight)
     assert total / 2 == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_the_trainer_counts_what_it_computes(batch: Batch, packing: str) -> None:
+    records: Any = batch.actor(packing)
+    trainer = ActorTrainer(copy.deepcopy(batch.model), ActorSettings(minibatches=1))
+    found = trainer.update(records, seed=0)
+    distinct = distinct_tokens([row.tokens for row in as_rows(records)])
+    assert found["actor_tokens_distinct"] == distinct
+    assert found["actor_tokens_computed"] >= distinct
+    assert found["eta_learn"] >= 0.95
 
 
 class Deaf(torch.nn.Module):

@@ -69,8 +69,9 @@ class ActorTrainer:
         """Train on one round's records, of any packing.
 
         Returns:
-            Mean loss, gradient norm, clip share and KL; tokens computed, padding included,
-            and distinct tokens: those that a step cannot do without.
+            Mean loss, gradient norm, clip share and KL; tokens computed, padding included;
+            distinct tokens, those that a step cannot do without; and `eta_learn`, the
+            share of the second in the first.
         """
         prompts = by_prompt(as_rows(records))
         rng = random.Random(seed)
@@ -85,13 +86,15 @@ class ActorTrainer:
                 losses.append(loss)
                 tallies.append(tally)
         tokens = sum(t.tokens for t in tallies) or 1
+        distinct, computed = sum(t.distinct for t in tallies), sum(t.computed for t in tallies)
         return {
             "actor_loss": sum(losses) / max(1, len(losses)),
             "actor_grad_norm": sum(norms) / max(1, len(norms)),
             "actor_clip_share": sum(t.clipped for t in tallies) / tokens,
             "actor_behaviour_kl": sum(t.kl for t in tallies) / tokens,
-            "actor_tokens_distinct": sum(t.distinct for t in tallies),
-            "actor_tokens_computed": sum(t.computed for t in tallies),
+            "actor_tokens_distinct": distinct,
+            "actor_tokens_computed": computed,
+            **({"eta_learn": distinct / computed} if computed else {}),
         }
 
     def accumulate(self, records: Sequence[PolicyRecord], prompts: int) -> tuple[float, _Tally]:
