@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
@@ -37,25 +39,71 @@ def stray_cancellation(instead: Exception) -> Iterator[None]:
 
 
 class _Alarm:
-    """Cancels a task at a deadline, and again until `stop`."""
+    """Cancels a task at a deadline, and again until it is taken off its clock."""
 
-    __slots__ = ("_handle", "_loop", "_task", "rang")
+    __slots__ = ("due", "rang", "task")
 
-    def __init__(self, task: asyncio.Task[Any], deadline_s: float) -> None:
-        self._task = task
-        self._loop = task.get_loop()
-        self._handle = self._loop.call_later(deadline_s, self._ring)
+    def __init__(self, task: asyncio.Task[Any], due: float) -> None:
+        self.task = task
+        self.due = due
         self.rang = 0
 
-    def _ring(self) -> None:
+    def ring(self, now: float) -> None:
         self.rang += 1
-        self._task.cancel()
-        self._handle = self._loop.call_later(_AGAIN_S, self._ring)
+        self.task.cancel()
+        self.due = now + _AGAIN_S
 
-    def stop(self) -> None:
-        self._handle.cancel()
-        for _ in range(self.rang):
-            self._task.uncancel()
+
+class _Clock:
+    """The alarms of one loop, under one timer: most deadlines are far, and never met.
+
+    The timer stands at the earliest deadline that was set since it last went off, so setting
+    an alarm and taking it off cost no more than a set does. Without alarms there is no timer,
+    and nothing that would keep the loop.
+    """
+
+    def __init__(self) -> None:
+        self._alarms: set[_Alarm] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._next = math.inf
+
+    def set(self, task: asyncio.Task[Any], deadline_s: float) -> _Alarm:
+        alarm = _Alarm(task, task.get_loop().time() + deadline_s)
+        self._alarms.add(alarm)
+        if alarm.due < self._next:
+            self._wait_until(alarm.due, task.get_loop())
+        return alarm
+
+    def take_off(self, alarm: _Alarm) -> None:
+        self._alarms.discard(alarm)
+        if not self._alarms:
+            self._wait_until(math.inf, alarm.task.get_loop())
+        for _ in range(alarm.rang):
+            alarm.task.uncancel()
+
+    def _wait_until(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next = due
+        self._timer = None if due == math.inf else loop.call_at(due, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for alarm in tuple(self._alarms):
+            if alarm.due <= now:
+                alarm.ring(now)
+        self._timer = None
+        self._wait_until(min((alarm.due for alarm in self._alarms), default=math.inf), loop)
+
+
+_clocks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Clock] = weakref.WeakKeyDictionary()
+
+
+def _clock_of(loop: asyncio.AbstractEventLoop) -> _Clock:
+    clock = _clocks.get(loop)
+    if clock is None:
+        clock = _clocks[loop] = _Clock()
+    return clock
 
 
 async def within(
@@ -79,7 +127,8 @@ async def within(
     task = asyncio.current_task()
     assert task is not None, "foreign code is awaited in a task"
     before = task.cancelling()
-    alarm = _Alarm(task, deadline_s)
+    clock = _clock_of(task.get_loop())
+    alarm = clock.set(task, deadline_s)
     try:
         return await call()
     except asyncio.CancelledError as error:
@@ -89,7 +138,7 @@ async def within(
             raise late() from None
         raise stray() from error
     finally:
-        alarm.stop()
+        clock.take_off(alarm)
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

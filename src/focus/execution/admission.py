@@ -197,8 +197,18 @@ def _wake(waiter: _Waiter, error: Exception | None = None) -> bool:
         else:
             waiter.future.set_exception(error)
 
+    if _running_loop() is waiter.loop:
+        resolve()  # no need to wake a loop that runs this very call
+        return True
     try:
         waiter.loop.call_soon_threadsafe(resolve)
     except RuntimeError:
         return False
     return True
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

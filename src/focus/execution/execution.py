@@ -99,8 +99,7 @@ class Execution:
         Args:
             together: carries the first try, with those of siblings, where the policy can.
         """
-        can = isinstance(policy, Grouping) and policy.samples_together
-        group = together if can else None
+        group = together if together is not None and _can_share(policy) else None
 
         async def attempt(request: str) -> Generation:
             nonlocal group
@@ -245,6 +244,10 @@ class Execution:
             return error
 
         return await within(self.deadline_s, call, late=too_late, stray=lambda: Aborted(stray))
+
+
+def _can_share(policy: Policy) -> bool:
+    return isinstance(policy, Grouping) and policy.samples_together
 
 
 def _heard(error: Exception, pool: AdmissionPool) -> RequestError:
