@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from bench.learning import trial as trials
 from bench.learning.gradients import gradient_quality, study
-from bench.learning.methods import METHODS
+from bench.learning.peers import PEERS
 from bench.learning.tabular.game import (
     Game,
     exact_gradient,
@@ -206,8 +206,8 @@ def test_leave_one_out_points_along_the_true_gradient_as_far_as_noise_lets_it():
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("method", sorted(METHODS))
-async def test_every_method_runs_through_the_same_harness(method, tmp_path):
+@pytest.mark.parametrize("method", [*PEERS, "focus"])
+async def test_methods_of_all_kinds_run_through_the_same_harness(method, tmp_path):
     spec = TrialSpec(
         task="tabular",
         method=method,
