@@ -16,5 +16,5 @@ step)
   *) printf '{"messages": [{"role": "user", "content": "%s"}]}' "$(cat words)" ;;
   esac
   ;;
-finish) printf '{"outcome": %s.0}' "$(tr -cd + <words | wc -c)" ;;
+finish) printf '{"outcome": 0.%s}' "$(tr -cd + <words | wc -c)" ;;
 esac

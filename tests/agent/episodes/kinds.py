@@ -63,9 +63,8 @@ class FakeEngine:
     folder: Path
 
     def __post_init__(self) -> None:
-        (self.folder / "images" / "tape").mkdir(parents=True)
-        (self.folder / "containers").mkdir()
-        (self.folder / "archives").mkdir()
+        for name in ("images/tape", "containers", "archives"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
         shutil.copy(HERE / "fake_episode.sh", self.folder / "images" / "tape" / "episode")
 
     async def run(self, line: Any, stdin: bytes) -> Finished:
@@ -87,9 +86,10 @@ class FakeEngine:
 def makers(folder: Path) -> dict[str, Callable[[], Any]]:
     """What makes an environment, by kind; fakes of an engine live below `folder`."""
     source = folder / "source"
-    (source / "deep").mkdir(parents=True)
-    (source / "deep" / "notes").write_text("given")
-    os.symlink("deep/notes", source / "inside")
+    if not source.exists():
+        (source / "deep").mkdir(parents=True)
+        (source / "deep" / "notes").write_text("given")
+        os.symlink("deep/notes", source / "inside")
     podman, docker = FakeEngine(folder / "podman"), FakeEngine(folder / "docker")
     return {
         "value": ValueEnv,

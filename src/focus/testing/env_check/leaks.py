@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ("Footprint", "footprint", "own_temporary_folder")
+__all__ = ("Footprint", "descendants", "footprint", "own_temporary_folder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def footprint(
     """
     return Footprint(
         descriptors=_entries(Path("/proc/self/fd")),
-        processes=len(_descendants(os.getpid())) if processes else 0,
+        processes=len(descendants(os.getpid())) if processes else 0,
         files=sum(len(a) + len(b) for folder in folders for _, a, b in os.walk(folder)),
         states=sum(int(getattr(env, "open_states", 0)) for env in envs),
     )
@@ -81,7 +81,7 @@ def _entries(folder: Path) -> int:
     return len(os.listdir(folder)) if folder.exists() else 0
 
 
-def _descendants(root: int) -> set[int]:
+def descendants(root: int) -> set[int]:
     """Process ids below `root`; none where the system has no /proc."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
