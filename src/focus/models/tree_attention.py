@@ -13,7 +13,7 @@ from focus.records.packed_tree import PackedTree
 from focus.records.prefix_tree import PrefixTree, prefix_trees
 from focus.tokens import TokenIds
 
-__all__ = ("TreeBatch", "packed_batch", "tree_batches")
+__all__ = ("TreeBatch", "packed_inputs", "tree_batches")
 
 TREE_TOKENS = 1024
 """Most distinct tokens of one tree: attention costs their square."""
@@ -74,11 +74,14 @@ def _fits(row: Sequence[PrefixTree], tree: PrefixTree, batch_tokens: int) -> boo
     return padded <= batch_tokens and padded - held <= padded * MOST_PADDING
 
 
-def packed_batch(model: Any, packed: Sequence[PackedTree]) -> TreeBatch:
+def packed_inputs(model: Any, packed: Sequence[PackedTree]) -> dict[str, Any]:
     """Packed trees as they are, as one padded pass: token i of tree r stands at [r, i].
 
-    For a trainer of your own; the logits of token i's parent are those that i was drawn from
+    For a trainer of your own; the logits that a token was drawn from are its parent's
     (docs/how-to/tree-packing.md).
+
+    Returns:
+        Keyword arguments of the model, as `TreeBatch.inputs`.
 
     Raises:
         ConfigError: the model does not honour a tree mask; give it rows (`path_records`).
@@ -88,11 +91,9 @@ def packed_batch(model: Any, packed: Sequence[PackedTree]) -> TreeBatch:
             f"{type(model).__name__} does not honour a tree mask; train it on rows: "
             "focus.records.path_records(packed)"
         )
-    trees = []
-    for tree in packed:
-        columns = tree.columns()
-        trees.append(PrefixTree(columns.ids, columns.positions, columns.ends, (), ()))
-    return _batch(model, trees)
+    arrays = require("focus.models.packed_arrays", extra="local")
+    rows = [arrays.token_arrays(tree) for tree in packed]
+    return _inputs(model, [(row.ids, row.positions, row.ends) for row in rows])
 
 
 def _alone(sequences: Sequence[TokenIds], index: int) -> list[PrefixTree]:
@@ -102,16 +103,20 @@ def _alone(sequences: Sequence[TokenIds], index: int) -> list[PrefixTree]:
 
 
 def _batch(model: Any, trees: Sequence[PrefixTree]) -> TreeBatch:
+    rows = [(tree.ids, tree.positions, tree.ends) for tree in trees]
+    return TreeBatch(tuple(trees), _inputs(model, rows))
+
+
+def _inputs(model: Any, rows: Sequence[tuple[Any, Any, Any]]) -> dict[str, Any]:
+    """Ids, positions and ends of each row, padded, with the mask that they amount to."""
     torch = require("torch", extra="local")
-    width = max(len(tree.ids) for tree in trees)
-    ids = torch.zeros((len(trees), width), dtype=torch.long)
+    width = max(len(ids) for ids, _, _ in rows)
+    ids = torch.zeros((len(rows), width), dtype=torch.long)
     positions = torch.zeros_like(ids)
-    ends = torch.arange(1, width + 1).repeat(len(trees), 1)
-    for row, tree in enumerate(trees):
-        size = len(tree.ids)
-        ids[row, :size] = torch.tensor(tree.ids)
-        positions[row, :size] = torch.tensor(tree.positions)
-        ends[row, :size] = torch.tensor(tree.ends)
+    ends = torch.arange(1, width + 1).repeat(len(rows), 1)
+    for row, columns in enumerate(rows):
+        for padded, column in zip((ids, positions, ends), columns, strict=True):
+            padded[row, : len(column)] = torch.as_tensor(column)
     dtype, device = model.dtype, model.device
     # The mask is by far the largest input, so it is made where it is used.
     ends, place = ends.to(device), torch.arange(width, device=device)
@@ -120,12 +125,11 @@ def _batch(model: Any, trees: Sequence[PrefixTree]) -> TreeBatch:
     )
     mask = torch.zeros(seen.shape, dtype=dtype, device=device)
     mask.masked_fill_(~seen, torch.finfo(dtype).min)
-    inputs = {
+    return {
         "input_ids": ids.to(device),
         "position_ids": positions.to(device),
         "attention_mask": mask[:, None],
     }
-    return TreeBatch(tuple(trees), inputs)
 
 
 def _honours_trees(model: Any) -> bool:

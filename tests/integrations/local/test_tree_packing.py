@@ -18,7 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from focus.credit.base import Credit
 from focus.errors import ConfigError
 from focus.integrations.local import ActorTrainer
-from focus.models.tree_attention import packed_batch, tree_batches
+from focus.models.tree_attention import packed_inputs, tree_batches
 from focus.records import PACKINGS, PackedTree, PolicyRecord, actor_records, as_rows
 from focus.records.packed_tree import pack_tree
 from focus.records.prefix_tree import distinct_tokens
@@ -145,7 +145,7 @@ def test_a_row_is_computed_as_each_of_its_paths(
     trees = [pack_tree(tree, credit) for tree, credit in forest]
     chosen = model(name, torch.float64)
     with torch.no_grad():
-        logits = chosen(**packed_batch(chosen, trees).inputs, use_cache=False).logits
+        logits = chosen(**packed_inputs(chosen, trees), use_cache=False).logits
     for row, tree in enumerate(trees):
         columns = tree.columns()
         for last in leaves(tree):
@@ -175,7 +175,7 @@ def test_a_loss_on_the_row_itself_is_the_trainers(batch: Batch) -> None:
     for tree in records:
         columns = tree.columns()
         with torch.no_grad():
-            logits = batch.model(**packed_batch(batch.model, [tree]).inputs).logits[0]
+            logits = batch.model(**packed_inputs(batch.model, [tree])).logits[0]
         log_probs = torch.log_softmax(logits / tree.temperature, dim=-1)
         for token, mask in enumerate(columns.loss_mask):
             if mask:
@@ -215,4 +215,4 @@ def test_a_model_that_ignores_the_mask_is_refused_by_name() -> None:
     rng = random.Random(0)
     tree = random_tree(rng, nodes=6)
     with pytest.raises(ConfigError, match="path_records"):
-        packed_batch(Deaf(), [pack_tree(tree, random_credit(tree, rng))])
+        packed_inputs(Deaf(), [pack_tree(tree, random_credit(tree, rng))])
