@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from focus.errors import FocusError
     from focus.execution import AdmissionPool, Execution, ExecutionServices, RetryPolicy
     from focus.policies.base import Policy
+    from focus.policies.openai_chat import OpenAIChatPolicy
     from focus.policies.sglang import SGLangPolicy
     from focus.policies.slime import SlimePolicy
     from focus.policies.tinker import TinkerPolicy
@@ -118,6 +119,7 @@ _HOMES = {
     "focus.errors": ("FocusError",),
     "focus.execution": ("AdmissionPool", "Execution", "ExecutionServices", "RetryPolicy"),
     "focus.policies.base": ("Policy",),
+    "focus.policies.openai_chat": ("OpenAIChatPolicy",),
     "focus.policies.sglang": ("SGLangPolicy",),
     "focus.policies.slime": ("SlimePolicy",),
     "focus.policies.tinker": ("TinkerPolicy",),
@@ -185,6 +187,7 @@ __all__ = (
     "Ledger",
     "Message",
     "Node",
+    "OpenAIChatPolicy",
     "Phase",
     "Policy",
     "Problem",

@@ -2,6 +2,7 @@
 
     FocusError
     ├── ConfigError            (ValueError)    a setting that cannot be honoured
+    │   └── EvaluationOnly     a policy without tokens of its own was asked for training data
     ├── ProblemError           (ValueError)    a problem, row or prompt that cannot be used
     ├── LifecycleError         (RuntimeError)  an object used twice, too early or too late
     ├── MissingExtra           (ImportError)   an optional package is not installed
@@ -41,6 +42,7 @@ __all__ = (
     "CreditError",
     "CriticError",
     "EnvError",
+    "EvaluationOnly",
     "Failure",
     "FatalError",
     "FocusError",
@@ -66,6 +68,10 @@ class FocusError(Exception):
 
 class ConfigError(FocusError, ValueError):
     """A setting is missing, contradictory or cannot be honoured."""
+
+
+class EvaluationOnly(ConfigError):
+    """Training data was asked of a policy whose tokens nobody knows; it can be evaluated."""
 
 
 class ProblemError(FocusError, ValueError):

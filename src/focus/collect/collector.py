@@ -17,7 +17,7 @@ from focus.collect.rollout import rollout
 from focus.credit import DirectBranchTd
 from focus.credit.base import Estimator
 from focus.critic import Critic, render_context
-from focus.errors import CollectionFailed, ConfigError, LifecycleError
+from focus.errors import CollectionFailed, ConfigError, EvaluationOnly, LifecycleError
 from focus.problem import Problem
 from focus.records import Packing, actor_records, critic_records
 from focus.records.records import CriticContext
@@ -136,6 +136,7 @@ class Collector:
             CollectionFailed: an expansion or prediction failed and `allow_partial` is off;
                 the first error is its cause.
             ConfigError: the sampling law differs from the trainer's.
+            EvaluationOnly: the policy shows no tokens that could be trained.
             ProblemError, EnvError, CriticError: before any token was spent.
         """
         self._begin("collect")
@@ -212,6 +213,11 @@ class Collector:
 
     def _check_law(self) -> None:
         policy = self._agent.policy
+        if getattr(policy, "evaluation_only", False):
+            raise EvaluationOnly(
+                f"{policy!r} shows no token ids and log-probs of its own, so nothing of it can "
+                "be trained on; use Collector.evaluate, or a policy that does"
+            )
         temperature, top_p, top_k = self._agent.sampling.law
         if (temperature, top_p, top_k) != (policy.train_temperature, 1.0, None):
             raise ConfigError(

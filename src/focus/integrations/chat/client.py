@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from focus.integrations.chat.endpoint import Address, serving
+from focus.integrations.chat.endpoint import serving
 from focus.integrations.chat.handover import Handover
 from focus.integrations.chat.reply import Completion
 
@@ -32,14 +32,14 @@ class ChatClient:
         return reply
 
     @contextmanager
-    def served(self) -> Iterator[Address]:
+    def served(self) -> Iterator[str]:
         """The same over HTTP, on this machine only, for as long as the block lasts.
 
         with client.served() as address:
             OpenAI(base_url=address.url, api_key=address.key)
         """
-        with serving(lambda body: self._create(**body)) as address:
-            yield address
+        with serving(lambda body: self._create(**body)) as url:
+            yield url
 
 
 class AsyncChatClient(ChatClient):

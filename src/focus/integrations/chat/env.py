@@ -15,7 +15,7 @@ from focus.problem import Message, Problem
 __all__ = ("ChatEnv",)
 
 
-def outcome_as_returned(result: Any, problem: Problem) -> float:
+def _as_returned(result: Any, problem: Problem) -> float:
     """The program's result is the outcome.
 
     Raises:
@@ -64,7 +64,7 @@ class ChatEnv(ReplayedEnv):
         self,
         program: Program,
         *,
-        grade: Grade = outcome_as_returned,
+        grade: Grade = _as_returned,
         unfinished: float = 0.0,
         replay: bool = True,
         patience_s: float = 60.0,
