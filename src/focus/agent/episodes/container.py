@@ -6,6 +6,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ class ContainerEnv:
             told = Fields(reply, where="reset of the container").items("messages")
             return state, tuple(decode_message(item) for item in told)
         except BaseException:
-            await to_its_end(self.release(state))
+            await self._dropped(state)
             raise
 
     async def fork(self, state: ContainerState) -> ContainerState:
@@ -147,11 +148,16 @@ class ContainerEnv:
                 try:
                     await self._do(line, {**places, "name": state.name})
                 except BaseException:
-                    await self.release(state)
+                    await self._dropped(state)
                     raise
                 return state
 
         return await made_whole(work(), drop=self.release)
+
+    async def _dropped(self, state: ContainerState) -> None:
+        """Remove what another error is about; that error says more than one of this."""
+        with suppress(EnvError):
+            await to_its_end(self.release(state))
 
     async def _saved(self, state: ContainerState) -> str:
         async with state.saving:
