@@ -147,6 +147,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     started = time.monotonic()
+    torch.set_float32_matmul_precision("high")
     folder = resolve(options.start)
     tokenizer = load_tokenizer(folder)
     if options.size:
