@@ -3,9 +3,10 @@ r"""Train a critic of more than 100 million parameters on records whose true val
     python -m bench.critic_scale --json critic_scale.json
 
 The task is arithmetic with a scripted policy: chains of sums modulo 10, written step by step,
-with a slip now and then, more often where a sum passes 9. A chain succeeds iff every step
-is right, so the value of a checkpoint is known exactly: 0 once a written sum is wrong, else
-the product of the chances of the steps to come. A critic starts from its actor's weights, so a
+with a slip now and then, more often where a sum passes 9, and a question mark after most of the
+slips and a few right sums. A chain succeeds iff every step is right, so the value of a
+checkpoint is known exactly: 0 once a written sum is wrong, else the product of the chances of
+the steps to come. A critic starts from its actor's weights, so a
 model first learns to write what the policy writes; `focus critic train` does the rest, on
 records and fresh outcomes that are made on the spot.
 
@@ -51,6 +52,9 @@ def write_model(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     device = torch.device("cuda" if on_cuda else "cpu")
     found = pretrain(model, plan, device=device, tell=_say) if plan.steps else {}
     model.model.cpu().save_pretrained(folder)
+    del model
+    if on_cuda:
+        torch.cuda.empty_cache()  # the trainer's processes want it
     return found
 
 

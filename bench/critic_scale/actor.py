@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, get_cosine_schedule_with_warmup
 
-from .chains import LETTERS, SLIP, SLIP_ON_CARRY, SLIPS
+from .chains import DOUBT_OF_SLIP, DOUBT_OF_SUM, LETTERS, SLIP, SLIP_ON_CARRY, SLIPS
 
 __all__ = ("Pretraining", "blank_model", "policy_entropy", "pretrain", "rollouts")
 
-_EQUALS, _PLUS, _END = (LETTERS.index(letter) + 1 for letter in "=+;")
+_EQUALS, _PLUS, _SURE, _DOUBT = (LETTERS.index(letter) + 1 for letter in "=+;?")
 _CARRY = 0.45
 """Share of two uniform digits whose sum is 10 or more."""
 
@@ -68,11 +68,11 @@ def rollouts(count: int, *, terms: int, generator: torch.Generator) -> torch.Ten
 
     numbers = draw(10, count, terms)
     slips = torch.tensor(SLIPS, device=device)[draw(len(SLIPS), count, terms)]
-    luck = torch.rand(count, terms, generator=generator, device=device)
+    luck = torch.rand(count, terms, 2, generator=generator, device=device)
     columns: list[torch.Tensor] = []
 
-    def write(number: torch.Tensor, after: int) -> None:
-        columns.extend((number + 1, torch.full_like(number, after)))
+    def write(number: torch.Tensor, after: int | torch.Tensor) -> None:
+        columns.extend((number + 1, torch.zeros_like(number) + after))
 
     for place in range(terms):
         write(numbers[:, place], _PLUS if place + 1 < terms else _EQUALS)
@@ -82,9 +82,10 @@ def rollouts(count: int, *, terms: int, generator: torch.Generator) -> torch.Ten
         write(before, _PLUS)
         write(term, _EQUALS)
         chance = torch.where(before + term >= 10, SLIP_ON_CARRY, SLIP)
-        slipped = torch.where(luck[:, place] < chance, slips[:, place], 0)
-        before = (before + term + slipped) % 10
-        write(before, _END)
+        slipped = luck[:, place, 0] < chance
+        before = (before + term + torch.where(slipped, slips[:, place], 0)) % 10
+        doubt = torch.where(slipped, DOUBT_OF_SLIP, DOUBT_OF_SUM)
+        write(before, torch.where(luck[:, place, 1] < doubt, _DOUBT, _SURE))
     return torch.stack(columns, dim=1)
 
 
@@ -92,13 +93,19 @@ def policy_entropy(terms: int) -> float:
     """Nats of one rollout: the least loss that a model of the policy can have.
 
     >>> round(policy_entropy(2), 3)
-    0.437
+    0.558
     """
 
-    def nats(chance: float) -> float:
-        return -(1 - chance) * math.log(1 - chance) - chance * math.log(chance / len(SLIPS))
+    def of_step(chance: float) -> float:
+        slipped = math.log(len(SLIPS)) + _coin(DOUBT_OF_SLIP)
+        return _coin(chance) + chance * slipped + (1 - chance) * _coin(DOUBT_OF_SUM)
 
-    return (terms - 1) * (_CARRY * nats(SLIP_ON_CARRY) + (1 - _CARRY) * nats(SLIP))
+    return (terms - 1) * (_CARRY * of_step(SLIP_ON_CARRY) + (1 - _CARRY) * of_step(SLIP))
+
+
+def _coin(chance: float) -> float:
+    """Nats of one yes or no."""
+    return -chance * math.log(chance) - (1 - chance) * math.log(1 - chance)
 
 
 def pretrain(

@@ -1,7 +1,9 @@
 """Chains of one-digit sums, the scripted policy that writes them, and what each is worth.
 
-A chain succeeds iff every written sum is right, so the value of a checkpoint is known
-exactly: 0 once a written sum is wrong, else the product of the chances of the steps to come.
+The policy slips now and then, more often where a sum passes 9, and marks a sum that it doubts:
+most of its slips, and a few of its right sums. A chain succeeds iff every sum is right, so the
+value of a checkpoint is known exactly: 0 once a written sum is wrong, else the product of the
+chances of the steps to come.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from focus.records.records import CriticContext
 
 __all__ = ("LETTERS", "SLIPS", "Chain", "context", "path", "slip")
 
-LETTERS = "0123456789+=;"
+LETTERS = "0123456789+=;?"
 """A letter's id is its place from 1; 0 pads."""
 
 SLIP, SLIP_ON_CARRY = 0.02, 0.2
 SLIPS = (1, 2, 8, 9)
 """What a slip adds to a sum, modulo 10; one is as likely as another."""
+
+DOUBT_OF_SLIP, DOUBT_OF_SUM = 0.8, 0.02
+"""Chance that a wrong sum, and a right one, ends with ``?`` in place of ``;``."""
 
 _MIX = 3**18
 
@@ -33,10 +38,12 @@ class Chain:
     Attributes:
         terms: digits to add, modulo 10.
         written: partial sums so far, right or not.
+        marks: what each of them ends with.
     """
 
     terms: tuple[int, ...]
     written: tuple[int, ...] = ()
+    marks: str = ""
 
     @property
     def steps_left(self) -> int:
@@ -46,13 +53,13 @@ class Chain:
     def text(self) -> str:
         """The sum, then a step ``before+term=after;`` per written sum.
 
-        >>> Chain((4, 7, 2), (2,)).text
-        '4+7+2=4+7=2;'
+        >>> Chain((4, 7, 2), (2,), "?").text
+        '4+7+2=4+7=2?'
         """
         parts = ["+".join(map(str, self.terms)), "="]
         before = self.terms[0]
-        for term, total in zip(self.terms[1:], self.written, strict=False):
-            parts.append(f"{before}+{term}={total};")
+        for term, total, mark in zip(self.terms[1:], self.written, self.marks, strict=False):
+            parts.append(f"{before}+{term}={total}{mark}")
             before = total
         return "".join(parts)
 
@@ -78,10 +85,10 @@ class Chain:
         """One more sum, by the scripted policy."""
         before = self.written[-1] if self.written else self.terms[0]
         term = self.terms[1 + len(self.written)]
-        total = (before + term) % 10
-        if rng.random() < slip(before, term):
-            total = (total + rng.choice(SLIPS)) % 10
-        return Chain(self.terms, (*self.written, total))
+        slipped = rng.random() < slip(before, term)
+        total = (before + term + (rng.choice(SLIPS) if slipped else 0)) % 10
+        mark = "?" if rng.random() < (DOUBT_OF_SLIP if slipped else DOUBT_OF_SUM) else ";"
+        return Chain(self.terms, (*self.written, total), self.marks + mark)
 
     def outcome(self, rng: random.Random) -> float:
         """1.0 if a rollout from here ends right."""

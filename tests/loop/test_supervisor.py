@@ -199,7 +199,7 @@ def test_a_signal_ends_everything_soon(tmp_path: Path, number: signal.Signals) -
         until(process, "actor started")
         assert "actor" in living(folder)
         process.send_signal(number)
-        assert process.wait(timeout=5) == 130
+        assert process.wait(timeout=5) == 128 + number
         assert living(folder) == {}
 
 

@@ -49,15 +49,15 @@ def loop(
 def _run(settings: LoopSettings, config: Path) -> None:
     import anyio
 
-    from focus.cli.boundary import INTERRUPTED, say_stopped
+    from focus.cli.boundary import say_stopped
     from focus.cli.progress import progress_on
     from focus.cli.terminal import progress_console, result_console, typed
 
     with progress_on(progress_console()) as progress:
         summary = anyio.run(_supervise, settings, config.absolute().parent, progress)
-    if summary is None:
+    if isinstance(summary, int):
         say_stopped(f"go on with: focus loop {typed(config)}")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(128 + summary)
     console = result_console()
     for name, value in _rows(summary, settings):
         console.print(f"{name:<10}{value}", markup=False, soft_wrap=True)
@@ -65,21 +65,23 @@ def _run(settings: LoopSettings, config: Path) -> None:
 
 async def _supervise(
     settings: LoopSettings, home: Path, progress: WorkProgress
-) -> LoopSummary | None:
-    """The loop's summary; None after SIGINT or SIGTERM."""
+) -> LoopSummary | int:
+    """The loop's summary, or the signal that ended it."""
     import signal
 
     import anyio
 
     from focus.loop.supervisor import Supervisor
 
-    summary: LoopSummary | None = None
+    summary: LoopSummary | int = signal.SIGINT
     supervisor = Supervisor(settings, home=home, report=_Report(progress))
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with anyio.create_task_group() as group:
 
             async def stop_at_signal() -> None:
-                async for _ in signals:
+                nonlocal summary
+                async for number in signals:
+                    summary = int(number)
                     group.cancel_scope.cancel()
 
             group.start_soon(stop_at_signal)

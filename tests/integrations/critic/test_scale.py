@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from bench.critic_scale.actor import Pretraining, blank_model, policy_entropy, pretrain, rollouts
-from bench.critic_scale.chains import LETTERS, SLIPS, Chain, path, slip
+from bench.critic_scale.chains import DOUBT_OF_SLIP, DOUBT_OF_SUM, LETTERS, SLIPS, Chain, path, slip
 
 torch.set_num_threads(1)
 
@@ -28,7 +29,7 @@ def test_the_known_value_is_the_mean_outcome() -> None:
         for chain in chains[::3]:
             mean = sum(chain.outcome(rng) for _ in range(2000)) / 2000
             assert mean == pytest.approx(chain.value(), abs=0.05)
-    wrong = Chain((4, 7, 2), (2,))
+    wrong = Chain((4, 7, 2), (2,), ";")
     assert (wrong.value(), wrong.text) == (0.0, "4+7+2=4+7=2;")
 
 
@@ -37,20 +38,22 @@ def parsed(row: torch.Tensor) -> Chain:
     text = "".join(LETTERS[number - 1] for number in row.tolist())
     sums, steps = text.split("=", 1)
     terms = tuple(int(term) for term in sums.split("+"))
-    written = tuple(int(step.split("=")[1]) for step in steps.split(";")[:-1])
-    chain = Chain(terms, written)
+    written = tuple(int(total) for total, _ in re.findall(r"=(\d)([;?])", steps))
+    chain = Chain(terms, written, "".join(mark for mark in steps if mark in ";?"))
     assert chain.text == text
     return chain
 
 
 def test_drawn_rollouts_are_those_of_the_scripted_policy() -> None:
-    """Same text, same chance of a slip at every sum, same slips."""
-    rows = rollouts(4000, terms=4, generator=torch.Generator().manual_seed(3))
+    """Same text, same chance of a slip at every sum, same slips, same doubts."""
+    rows = rollouts(4000, terms=4, generator=torch.Generator().manual_seed(4))
     expected, spread, seen = 0.0, 0.0, dict.fromkeys(SLIPS, 0)
+    marks = {True: "", False: ""}
     for chain in map(parsed, rows):
         before = chain.terms[0]
-        for term, total in zip(chain.terms[1:], chain.written, strict=True):
+        for term, total, mark in zip(chain.terms[1:], chain.written, chain.marks, strict=True):
             chance = slip(before, term)
+            marks[total == (before + term) % 10] += mark
             expected, spread = expected + chance, spread + chance * (1 - chance)
             if off := (total - before - term) % 10:
                 seen[off] += 1
@@ -58,6 +61,9 @@ def test_drawn_rollouts_are_those_of_the_scripted_policy() -> None:
     slips = sum(seen.values())
     assert abs(slips - expected) < 4 * math.sqrt(spread)
     assert all(abs(n - slips / 4) < 4 * math.sqrt(slips * 3 / 16) for n in seen.values())
+    for is_right, doubt in ((True, DOUBT_OF_SUM), (False, DOUBT_OF_SLIP)):
+        found = marks[is_right].count("?") / len(marks[is_right])
+        assert abs(found - doubt) < 4 * math.sqrt(doubt * (1 - doubt) / len(marks[is_right]))
 
 
 def test_no_model_loses_less_than_the_entropy_of_the_policy() -> None:
@@ -66,10 +72,12 @@ def test_no_model_loses_less_than_the_entropy_of_the_policy() -> None:
     losses = []
     for chain in map(parsed, rows):
         before, nats = chain.terms[0], 0.0
-        for term, total in zip(chain.terms[1:], chain.written, strict=True):
+        for term, total, mark in zip(chain.terms[1:], chain.written, chain.marks, strict=True):
             chance = slip(before, term)
             is_right = total == (before + term) % 10
+            doubt = DOUBT_OF_SUM if is_right else DOUBT_OF_SLIP
             nats -= math.log(1 - chance if is_right else chance / len(SLIPS))
+            nats -= math.log(doubt if mark == "?" else 1 - doubt)
             before = total
         losses.append(nats)
     assert sum(losses) / len(losses) == pytest.approx(policy_entropy(3), abs=0.1)

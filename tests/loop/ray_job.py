@@ -1,0 +1,33 @@
+"""What a Slime job is to Ray: a driver, and a rollout manager in a worker of its own.
+
+python ray_job.py FOLDER --rounds 2 ...      the words of bench.closed_loop.actor
+"""
+
+from __future__ import annotations
+
+import sys
+
+import ray
+
+
+@ray.remote(num_cpus=1)
+class RolloutManager:
+    """Slime's hooks live in such a process: not the driver's, with Ray's environment."""
+
+    def run(self, words: list[str]) -> str:
+        from bench.closed_loop import actor
+
+        sys.argv[1:] = words
+        actor.main()
+        return str(ray.get_runtime_context().get_worker_id())
+
+
+def main() -> None:
+    ray.init(address="auto")
+    manager = RolloutManager.remote()
+    worker = ray.get(manager.run.remote(sys.argv[1:]))
+    print(f"all rounds done by Ray worker {worker}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
