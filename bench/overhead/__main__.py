@@ -1,6 +1,6 @@
 """Overhead and limit figures as a table, and as JSON.
 
-python -m bench.overhead --quick --json FILE
+python -m bench.overhead --quick --json FILE [--peers PYTHON]
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from bench.overhead.conversion import conversion_figures
 from bench.overhead.figure import Figure
+from bench.overhead.growth import growth_figures
+from bench.overhead.peers import peer_figures
 from bench.overhead.running import running_figures
 from rich.console import Console
 from rich.table import Table
@@ -22,8 +25,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes")
     parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument(
+        "--peers", default=sys.executable, help="a Python that has other libraries to compare with"
+    )
     options = parser.parse_args()
-    figures = list(_measured(quick=options.quick))
+    figures = list(_measured(options.peers, quick=options.quick))
     Console().print(_table(figures))
     if options.json is not None:
         listed = {"figures": [figure.to_dict() for figure in figures]}
@@ -31,11 +37,15 @@ def main() -> int:
     return 0
 
 
-def _measured(*, quick: bool) -> Iterator[Figure]:
-    for part in (conversion_figures, running_figures):
-        for figure in part(quick=quick):
-            print(f"{figure.id} {figure.what}: {figure.value:.3g}", file=sys.stderr, flush=True)
-            yield figure
+def _measured(peers: str, *, quick: bool) -> Iterator[Figure]:
+    for figure in chain(
+        conversion_figures(),
+        peer_figures(peers),
+        growth_figures(),
+        running_figures(quick=quick),
+    ):
+        print(f"{figure.id} {figure.what}: {figure.value:.3g}", file=sys.stderr, flush=True)
+        yield figure
 
 
 def _table(figures: list[Figure]) -> Table:

@@ -1,16 +1,15 @@
-"""P3-P5, P7, P8: from a settled tree to credit, samples and layouts."""
+"""P3 to P5: from a settled tree to credit, samples and layouts."""
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from bench.overhead.figure import Figure
 from bench.overhead.timing import side_by_side
-from bench.overhead.trees import fixed_tree, random_tree
+from bench.overhead.trees import fixed_tree
 
-from focus.credit import DirectBranchTd
+from focus.credit import Credit, DirectBranchTd
 from focus.records import actor_records
 from focus.records.prefix_tree import prefix_trees
 from focus.tree import Tree
@@ -18,13 +17,11 @@ from focus.tree import Tree
 __all__ = ("conversion_figures",)
 
 
-def conversion_figures(*, quick: bool) -> Iterator[Figure]:
+def conversion_figures() -> Iterator[Figure]:
     tree = fixed_tree((6, 6, 6), segment=256)
     yield _credit(tree)
-    yield _samples(tree)
+    yield from _samples(tree)
     yield _layout(tree)
-    yield _growth(10_000 if quick else 100_000)
-    yield _memory()
 
 
 def _credit(tree: Tree[None]) -> Figure:
@@ -52,25 +49,54 @@ def _credit(tree: Tree[None]) -> Figure:
     )
 
 
-def _samples(tree: Tree[None]) -> Figure:
+def _samples(tree: Tree[None]) -> Iterator[Figure]:
     credit = DirectBranchTd().estimate(tree)
-    chains = []
-    for leaf in tree.leaves():
-        parts = [np.array(tree.header.prompt_ids)]
-        parts += [np.array(tree[node].incoming.ids) for node in tree.path(leaf)[1:]]
-        chains.append(parts)
+    for what, floor in (
+        ("numpy concatenation of each path's four columns", _from_tuples(tree, credit)),
+        ("the same from arrays already at hand", _from_arrays(tree, credit)),
+    ):
+        ours, least = side_by_side(
+            lambda: actor_records(tree, credit, packing="path"), floor, rounds=15
+        )
+        yield Figure.ratio(
+            "P4",
+            f"tree to checked path samples, 6-6-6 of 256, against {what}",
+            ours,
+            least,
+            goal=2,
+        )
 
-    def plain() -> object:
-        return [np.concatenate(parts) for parts in chains]
 
-    ours, floor = side_by_side(lambda: actor_records(tree, credit, packing="path"), plain)
-    return Figure.ratio(
-        "P4",
-        "tree to checked path samples, 6-6-6 of 256, against numpy concatenation of the ids",
-        ours,
-        floor,
-        goal=2,
-    )
+def _from_tuples(tree: Tree[None], credit: Credit) -> Callable[[], object]:
+    """Ids, mask, log-probs and weights of every root-to-leaf path, from the tree as it is."""
+
+    def convert() -> object:
+        return _concatenated(tree, _arrays(tree, credit))
+
+    return convert
+
+
+def _from_arrays(tree: Tree[None], credit: Credit) -> Callable[[], object]:
+    arrays = _arrays(tree, credit)
+    return lambda: _concatenated(tree, arrays)
+
+
+def _arrays(tree: Tree[None], credit: Credit) -> list[list[np.ndarray]]:
+    """Four columns of each node: what its edge adds, of the root the prompt."""
+    prompt = np.array(tree.header.prompt_ids)
+    columns = [[prompt, np.zeros_like(prompt), np.zeros(len(prompt)), np.zeros(len(prompt))]]
+    for node in tree.edges():
+        ids, log_probs = np.array(node.incoming.ids), np.array(node.incoming.log_probs)
+        weights = np.full(len(ids), credit.advantages[node.id])
+        columns.append([ids, np.ones_like(ids), log_probs, weights])
+    return columns
+
+
+def _concatenated(tree: Tree[None], arrays: list[list[np.ndarray]]) -> object:
+    return [
+        [np.concatenate(column) for column in zip(*(arrays[node] for node in path), strict=True)]
+        for path in map(tree.path, tree.leaves())
+    ]
 
 
 def _layout(tree: Tree[None]) -> Figure:
@@ -88,40 +114,4 @@ def _layout(tree: Tree[None]) -> Figure:
         ours,
         floor,
         goal=4,
-    )
-
-
-def _growth(nodes: int) -> Figure:
-    small, large = (random_tree(count, segment=4) for count in (nodes // 10, nodes))
-    estimator = DirectBranchTd()
-
-    def convert(tree: Tree[None]) -> object:
-        return actor_records(tree, estimator.estimate(tree), packing="segment")
-
-    ours, floor = side_by_side(lambda: convert(large), lambda: convert(small), rounds=3)
-    return Figure(
-        id="P7",
-        what=f"credit and samples per node, {nodes:,} nodes against a tenth of them",
-        value=ours / floor / (len(large) / len(small)),
-        unit="ratio",
-        goal=1.5,
-        floor=1.0,
-    )
-
-
-def _memory() -> Figure:
-    def bytes_per_token(segments: int) -> float:
-        tracemalloc.start()
-        tree = fixed_tree((1,) * segments, segment=64)
-        size = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
-        return size / tree.sampled_tokens()
-
-    return Figure(
-        id="P8",
-        what="tree memory per distinct token, a chain of 1,000 segments against one of 100",
-        value=bytes_per_token(1000) / bytes_per_token(100),
-        unit="ratio",
-        goal=1.1,
-        floor=1.0,
     )

@@ -6,6 +6,8 @@ import pytest
 from bench.overhead import trees
 from bench.overhead.conversion import conversion_figures
 from bench.overhead.figure import Figure
+from bench.overhead.growth import growth_figures, memory_per_token
+from bench.overhead.peers import peer_figures
 
 from focus.credit import DirectBranchTd
 from focus.records import actor_records
@@ -37,11 +39,18 @@ def test_a_figure_knows_which_way_is_better(better, value, met):
 
 
 @pytest.mark.full
-def test_conversion_is_measured():
-    assert [figure.id for figure in conversion_figures(quick=True)] == [
-        "P3",
-        "P4",
-        "P5",
-        "P7",
-        "P8",
-    ]
+def test_conversion_and_growth_are_measured():
+    found = [figure.id for figure in (*conversion_figures(), *growth_figures())]
+    assert found == ["P3", "P4", "P4", "P5", "P7", "P7", "P7", "P8", "P8"]
+
+
+@pytest.mark.full
+def test_other_libraries_are_measured_or_said_to_be_missing(capfd):
+    figures = list(peer_figures())
+    said = capfd.readouterr().err
+    assert len(figures) + said.count("n/a: not installed") == 2
+    assert all(figure.value > 0 for figure in figures)
+
+
+def test_memory_per_token_does_not_depend_on_length():
+    assert memory_per_token(60) == pytest.approx(memory_per_token(20), rel=0.1)

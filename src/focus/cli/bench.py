@@ -23,6 +23,13 @@ def overhead(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the figures here.")
     ] = None,
+    peers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PYTHON",
+            help="An interpreter that has verifiers or tinker-cookbook, to compare with them.",
+        ),
+    ] = None,
 ) -> None:
     """Measure FOCUS on this machine. Needs a checkout of the repository: bench/ holds the code.
 
@@ -32,6 +39,7 @@ def overhead(
     \b
     Examples:
       focus bench --quick --json figures.json
+      focus bench --quick --peers /tmp/others/bin/python
       focus bench learning --task chain-5 --methods grpo,focus --seeds 5 --out results
     """
     if context.invoked_subcommand is not None:
@@ -41,6 +49,7 @@ def overhead(
         return
     words = ["--quick"] if quick else []
     words += [] if json_file is None else ["--json", str(json_file.absolute())]
+    words += [] if peers is None else ["--peers", str(peers.absolute())]
     _run("bench.overhead", words)
 
 
