@@ -109,25 +109,26 @@ class Comparison:
             ConfigError: a method has no tuning trial.
         """
         best: Mapping[str, Mapping[str, Any]] = best_rates(tuned)
-        only = {"learning_rate": self.rates[0], "prompts": self.batches[0][0]}
-        only["minibatches"] = self.batches[0][1]
-        specs = []
-        for method in self.methods:
-            if self.tuning() and method not in best:
-                raise ConfigError(f"{self.name}: no tuning trial of {method!r} is there")
-            cell = best[method] if self.tuning() else only
-            specs += [
-                self._spec(
-                    method,
-                    learning_rate=cell["learning_rate"],
-                    batch=(cell["prompts"], cell["minibatches"]),
-                    seed=seed,
-                    budget=self.budget,
-                    evaluations=self.evaluations,
-                )
-                for seed in range(self.seeds)
-            ]
-        return specs
+        if self.tuning():
+            if missing := [method for method in self.methods if method not in best]:
+                raise ConfigError(f"{self.name}: no tuning trial of {', '.join(missing)} is there")
+        else:
+            (rate,), ((prompts, steps),) = self.rates, self.batches
+            only = {"learning_rate": rate, "prompts": prompts, "minibatches": steps}
+            best = dict.fromkeys(self.methods, only)
+        # Seed by seed, so that a sweep which time ends has all methods equally often.
+        return [
+            self._spec(
+                method,
+                learning_rate=best[method]["learning_rate"],
+                batch=(best[method]["prompts"], best[method]["minibatches"]),
+                seed=seed,
+                budget=self.budget,
+                evaluations=self.evaluations,
+            )
+            for seed in range(self.seeds)
+            for method in self.methods
+        ]
 
     def _spec(self, method: str, *, batch: tuple[int, int], **settings: Any) -> TrialSpec:
         return TrialSpec(

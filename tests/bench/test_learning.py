@@ -98,11 +98,11 @@ def test_every_method_gets_the_same_grid_and_as_many_seeds():
     for one, spec in zip(tuned, grid, strict=True):
         one["spec"] |= {"learning_rate": spec.learning_rate, "prompts": spec.prompts}
     finals = comparison.finals(tuned)
-    assert [(s.method, s.seed) for s in finals] == [
-        (m, n) for m in ("grpo", "ppo") for n in (0, 1, 2)
+    assert [(s.seed, s.method) for s in finals] == [
+        (seed, method) for seed in range(3) for method in ("grpo", "ppo")
     ]
     assert {spec.learning_rate for spec in finals} == {0.2}
-    with pytest.raises(ConfigError, match="no tuning trial of 'ppo'"):
+    with pytest.raises(ConfigError, match="no tuning trial of ppo"):
         comparison.finals([one for one in tuned if one["spec"]["method"] == "grpo"])
 
 
