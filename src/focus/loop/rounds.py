@@ -71,8 +71,9 @@ class RoundCritics:
         folder = os.environ.get(FOLDER_VARIABLE)
         if not folder:
             raise ConfigError(
-                f"{FOLDER_VARIABLE} is not set: start the job with focus loop CONFIG, or name "
-                "the loop's folder with RoundCritics(folder)"
+                f"{FOLDER_VARIABLE} is not set: start the job with focus loop CONFIG (on Ray, "
+                "set it in the job's runtime environment too), or name the loop's folder with "
+                "RoundCritics(folder)"
             )
         return cls(folder, patience_s=patience_s)
 
