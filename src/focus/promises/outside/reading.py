@@ -139,17 +139,32 @@ class Export:
                 yield from zip(span["ids"], span["log_probs"], strict=True)
 
     def context(self, number: int) -> list[int]:
-        """Every id from the prompt to a node."""
+        """Every id that conditions what follows a node: from the prompt, or from the last fold."""
         path = []
         current: int | None = number
-        while current:
+        while current and self.nodes[current]["rebased"] is None:
             path.append(current)
             current = self.nodes[current]["parent"]
-        ids = list(self.header["prompt_ids"])
+        ids = list(self.nodes[current]["rebased"] if current else self.header["prompt_ids"])
         for node in reversed(path):
             for span in self.nodes[node]["edge"]["spans"]:
                 ids += span["ids"]
         return ids
+
+    def spent(self, number: int) -> tuple[int, int]:
+        """Sampled ids and turns from the root to a node."""
+        ids = turns = 0
+        current: int | None = number
+        while current:
+            ids += len(list(self.sampled(current)))
+            turns += self.nodes[current]["edge"]["duration"]
+            current = self.nodes[current]["parent"]
+        return ids, turns
+
+    @cached_property
+    def has_turns(self) -> bool:
+        """Whether observations follow replies: then less room may be left than ids show."""
+        return any(node["edge"]["kind"] in ("turn", "fold") for node in self.nodes[1:])
 
 
 def read_server(folder: Path) -> Server:

@@ -64,7 +64,27 @@ def _check_edge(export: Export, number: int, findings: Findings) -> None:
         findings.check(sound, "I11", where, f"{name} {value!r}")
     most = export.settings["most_reward"]
     findings.check(abs(edge["reward"]) <= most, "I11", where, f"reward {edge['reward']} of {most}")
-    _check_ending(export, number, findings)
+    if export.has_turns:
+        _check_turns(export, number, findings)
+    else:
+        _check_ending(export, number, findings)
+
+
+def _check_turns(export: Export, number: int, findings: Findings) -> None:
+    """A conversation's allowance, ending and folds.
+
+    Whether an observation would still have fitted is not told by what stands in the tree.
+    """
+    node, where = export.nodes[number], f"{export.where} node {number}"
+    ends = node["terminal"] and not export.children[number]
+    findings.check(ends or not node["truncated"], "I14", where, "truncated, and goes on")
+    limits = (export.settings["allowance"], export.settings.get("turns"))
+    for used, limit in zip(export.spent(number), limits, strict=True):
+        findings.check(limit is None or used <= limit, "I14", where, f"{used} spent of {limit}")
+    if node["rebased"] is not None:
+        kept = [*export.header["prompt_ids"], *(token for token, _ in export.sampled(number))]
+        begins = node["rebased"][: len(kept)] == kept and node["edge"]["kind"] == "fold"
+        findings.check(begins, "I8", where, "the fold is not prompt and notes as they were sampled")
 
 
 def _check_ending(export: Export, number: int, findings: Findings) -> None:

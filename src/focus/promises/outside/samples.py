@@ -121,11 +121,14 @@ def _check_runs(
     trained = set(record["nodes"])
     for node in _lineage(export, record):
         for span in export.nodes[node]["edge"]["spans"]:
+            is_trained = node in trained and span["log_probs"] is not None
+            if at == len(record["response"]) and not is_trained:
+                continue  # it conditions nothing of this sample
             part = slice(at, at + len(span["ids"]))
             at = part.stop
             if record["response"][part] != span["ids"]:
                 findings.add("I4", where, f"ids at {part.start} differ from node {node}")
-            elif node in trained and span["log_probs"] is not None:
+            elif is_trained:
                 _check_run(record, part, span["log_probs"], credit, node, findings, where)
             else:
                 _check_rest(record, part, findings, where)
