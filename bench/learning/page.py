@@ -24,8 +24,8 @@ HEAD = (
 )
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Learning per token</title>
-<style>body{{font:15px sans-serif;max-width:80rem;margin:2rem auto;padding:0 1rem}}
-table{{border-collapse:collapse}}td,th{{padding:.2rem .7rem;text-align:right;white-space:nowrap}}
+<style>body{{font:15px sans-serif;max-width:90rem;margin:2rem auto;padding:0 1rem}}
+table{{border-collapse:collapse}}td,th{{padding:.2rem .5rem;text-align:right;white-space:nowrap}}
 td:first-child,th:first-child{{text-align:left}}svg{{max-width:49%;height:auto}}</style>
 <h1>Learning per token</h1><p>{facts}</p>
 <p>Area: mean accuracy along the generated tokens. Threshold: nine tenths of the best method's

@@ -214,9 +214,10 @@ def write_report(
     grouped = {task: [c for c in curves if c["spec"]["task"] == task] for task in tasks}
     by_task = {task: summaries(group, prices=prices) for task, group in grouped.items()}
     listed = {task: [asdict(summary) for summary in found] for task, found in by_task.items()}
-    said = {**facts, "prices": dict(prices)}
-    (folder / "report.json").write_text(json.dumps({**said, "tasks": listed}, indent=1))
+    told = {**facts, "prices": dict(prices), "tasks": listed}
+    (folder / "report.json").write_text(json.dumps(told, indent=1))
     parts = [section(task, found, grouped[task]) for task, found in by_task.items()]
+    said = {**facts, **{f"price of {name}": price for name, price in prices.items()}}
     noted = html.escape(", ".join(f"{name}: {value}" for name, value in said.items()))
     page = PAGE.format(facts=noted, sections="\n".join(parts))
     (folder / "report.html").write_text(page, encoding="utf-8")

@@ -99,8 +99,10 @@ class Trial:
         self.spec = spec
         self.method: Method = METHODS[spec.method]
         self.task = FAMILIES[spec.task].make_task()
+        # A table takes in a round's targets at once.
+        steps = spec.critic_steps if FAMILIES[spec.task].game is None else 1
         self.critic_settings = CriticSettings(
-            steps=spec.critic_steps, learning_rate=spec.critic_rate, batch_tokens=65536
+            steps=steps, learning_rate=spec.critic_rate, batch_tokens=65536
         )
         self.learner = _learner(spec, self.critic_settings, device)
         self.token_values = self._token_values() if self.method.critic == "token" else None
@@ -270,7 +272,7 @@ class Trial:
         fresh, targets = reweighted(records, values, decay=self.method.token_decay)
         critic.update(records, targets, seed=seed)
         self.books.critic_read += tokens
-        self.books.critic_trained += self.spec.critic_steps * tokens // 8
+        self.books.critic_trained += self.critic_settings.steps * tokens // 8
         return fresh
 
 
