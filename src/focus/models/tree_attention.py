@@ -9,20 +9,25 @@ from typing import Any
 
 from focus._extras import require
 from focus.errors import ConfigError
+from focus.models.flex import block_mask, can_flex, switched_to_flex
 from focus.records.packed_tree import PackedTree
-from focus.records.prefix_tree import PrefixTree, prefix_trees
+from focus.records.prefix_tree import PrefixTree, distinct_tokens, prefix_trees
 from focus.tokens import TokenIds
 
 __all__ = ("TreeBatch", "packed_inputs", "tree_batches")
 
 TREE_TOKENS = 1024
-"""Most distinct tokens of one tree: attention costs their square."""
+"""Distinct tokens that one tree may have in any case: attention costs their square."""
+
+MOST_REPEATED = 1 / 20
+"""Above this share of tokens that cuts repeat, flex attention is tried, which needs no cuts."""
 
 MOST_PADDING = 1 / 32
 """Largest share of padding in a pass."""
 
 _TOLERANCE = 1e-3
 _checked: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+_flexes: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class TreeBatch:
     Attributes:
         trees: row r of the batch holds tree r.
         inputs: keyword arguments of the model: ``input_ids`` [rows, n], ``position_ids``
-            [rows, n], additive ``attention_mask`` [rows, 1, n, n].
+            [rows, n], ``attention_mask``: additive [rows, 1, n, n], or a block mask.
     """
 
     trees: tuple[PrefixTree, ...]
@@ -45,26 +50,44 @@ class TreeBatch:
 
 
 def tree_batches(
-    model: Any, sequences: Sequence[TokenIds], *, batch_tokens: int
+    model: Any, sequences: Sequence[TokenIds], *, batch_tokens: int, may_flex: bool = False
 ) -> list[TreeBatch]:
     """Forward passes that cover `sequences`, at most `batch_tokens` padded tokens each.
 
     Trees of about equal size share a pass, so that at most 1/32 of its tokens is padding.
     A model that does not honour a tree mask (checked once per model, against plain
     passes) gets every sequence by itself: slower, the same numbers.
+
+    Args:
+        model: of transformers, or any module that takes the same inputs.
+        sequences: token ids, from the first one on.
+        batch_tokens: of one pass.
+        may_flex: on CUDA, trees that would have to be cut are computed whole, by flex
+            attention, if the model can; it is then switched to that for good.
     """
-    limit = min(TREE_TOKENS, batch_tokens)
-    if _honours_trees(model):
-        trees = prefix_trees(sequences, most_tokens=limit)
-    else:
+    limit = min(batch_tokens, _tree_tokens(model))
+    is_flex = False
+    if not _honours_trees(model):
         trees = [tree for index in range(len(sequences)) for tree in _alone(sequences, index)]
+    else:
+        trees = prefix_trees(sequences, most_tokens=limit)
+        held, needed = sum(len(tree.ids) for tree in trees), distinct_tokens(sequences)
+        if may_flex and held > (1 + MOST_REPEATED) * needed and _flexes_trees(model):
+            trees = prefix_trees(sequences, most_tokens=batch_tokens)
+            is_flex = True
     rows: list[list[PrefixTree]] = []
     for tree in sorted(trees, key=lambda tree: len(tree.ids)):
         if rows and _fits(rows[-1], tree, batch_tokens):
             rows[-1].append(tree)
         else:
             rows.append([tree])
-    return [_batch(model, row) for row in rows]
+    return [_batch(model, row, is_flex=is_flex) for row in rows]
+
+
+def _tree_tokens(model: Any) -> int:
+    """Tokens at which attention costs what the rest of the model does: 4n²d against 24nd²."""
+    hidden = getattr(getattr(model, "config", None), "hidden_size", 0) or 0
+    return max(TREE_TOKENS, 6 * int(hidden))
 
 
 def _fits(row: Sequence[PrefixTree], tree: PrefixTree, batch_tokens: int) -> bool:
@@ -102,12 +125,14 @@ def _alone(sequences: Sequence[TokenIds], index: int) -> list[PrefixTree]:
     return [PrefixTree(ids, span, (len(ids),) * len(ids), (span,), (index,))]
 
 
-def _batch(model: Any, trees: Sequence[PrefixTree]) -> TreeBatch:
+def _batch(model: Any, trees: Sequence[PrefixTree], *, is_flex: bool = False) -> TreeBatch:
     rows = [(tree.ids, tree.positions, tree.ends) for tree in trees]
-    return TreeBatch(tuple(trees), _inputs(model, rows))
+    return TreeBatch(tuple(trees), _inputs(model, rows, is_flex=is_flex))
 
 
-def _inputs(model: Any, rows: Sequence[tuple[Any, Any, Any]]) -> dict[str, Any]:
+def _inputs(
+    model: Any, rows: Sequence[tuple[Any, Any, Any]], *, is_flex: bool = False
+) -> dict[str, Any]:
     """Ids, positions and ends of each row, padded, with the mask that they amount to."""
     torch = require("torch", extra="local")
     width = max(len(ids) for ids, _, _ in rows)
@@ -117,19 +142,25 @@ def _inputs(model: Any, rows: Sequence[tuple[Any, Any, Any]]) -> dict[str, Any]:
     for row, columns in enumerate(rows):
         for padded, column in zip((ids, positions, ends), columns, strict=True):
             padded[row, : len(column)] = torch.as_tensor(column)
-    dtype, device = model.dtype, model.device
     # The mask is by far the largest input, so it is made where it is used.
-    ends, place = ends.to(device), torch.arange(width, device=device)
+    ends = ends.to(model.device)
+    return {
+        "input_ids": ids.to(model.device),
+        "position_ids": positions.to(model.device),
+        "attention_mask": block_mask(ends) if is_flex else _additive_mask(ends, model.dtype),
+    }
+
+
+def _additive_mask(ends: Any, dtype: Any) -> Any:
+    """[rows, 1, n, n]: 0 where a token sees another, else as low as the type goes."""
+    torch = require("torch", extra="local")
+    place = torch.arange(ends.shape[1], device=ends.device)
     seen = (place[None, None, :] <= place[None, :, None]) & (
         place[None, :, None] < ends[:, None, :]
     )
-    mask = torch.zeros(seen.shape, dtype=dtype, device=device)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=ends.device)
     mask.masked_fill_(~seen, torch.finfo(dtype).min)
-    return {
-        "input_ids": ids.to(device),
-        "position_ids": positions.to(device),
-        "attention_mask": mask[:, None],
-    }
+    return mask[:, None]
 
 
 def _honours_trees(model: Any) -> bool:
@@ -140,7 +171,28 @@ def _honours_trees(model: Any) -> bool:
     return known
 
 
-def _passes_check(model: Any) -> bool:
+def _flexes_trees(model: Any) -> bool:
+    """Whether the model attends by flex attention from now on."""
+    known = _flexes.get(model)
+    if known is None:
+        known = can_flex(model) and switched_to_flex(
+            model, lambda: _passes_check(model, is_flex=True) and _has_gradient(model)
+        )
+        _flexes[model] = known
+    return known
+
+
+def _has_gradient(model: Any) -> bool:
+    """Whether a pass of the probe can be taken back; not every kernel can."""
+    torch = require("torch", extra="local")
+    [tree] = prefix_trees([(1, 2, 3), (1, 2, 4)], most_tokens=100)
+    logits = model(**_batch(model, [tree], is_flex=True).inputs, use_cache=False)[0]
+    chosen = [weight for weight in model.parameters() if weight.requires_grad][:1]
+    found = torch.autograd.grad(logits.float().square().mean(), chosen, allow_unused=True)
+    return all(part is not None and bool(part.isfinite().all()) for part in found)
+
+
+def _passes_check(model: Any, *, is_flex: bool = False) -> bool:
     torch = require("torch", extra="local")
     size = int(model.get_input_embeddings().num_embeddings)
     sequences = [tuple((7 * i + k) % size for i in picks) for k, picks in enumerate(_PROBES)]
@@ -150,7 +202,8 @@ def _passes_check(model: Any) -> bool:
     model.eval()
     try:
         with torch.no_grad():
-            together = model(**_batch(model, [tree]).inputs, use_cache=False)[0][0]
+            inputs = _batch(model, [tree], is_flex=is_flex).inputs
+            together = model(**inputs, use_cache=False)[0][0]
             for member, path in zip(tree.members, tree.paths, strict=True):
                 ids = torch.tensor([sequences[member]], device=model.device)
                 alone = model(input_ids=ids, use_cache=False)[0][0]

@@ -108,7 +108,9 @@ class ActorTrainer:
             _check_law(record)
         tokens = [record.tokens for record in rows]
         tally = _Tally(distinct=distinct_tokens(tokens))
-        for batch in tree_batches(self.model, tokens, batch_tokens=self.settings.batch_tokens):
+        for batch in tree_batches(
+            self.model, tokens, batch_tokens=self.settings.batch_tokens, may_flex=True
+        ):
             tally.computed += batch.computed
             log_probs, behaviour, weights = token_tensors(self.model, batch, rows)
             if log_probs.numel() == 0:
