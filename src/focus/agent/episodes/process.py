@@ -39,8 +39,9 @@ class ProcessState:
 class ProcessEnv:
     """Forks an episode by forking its process: all of its memory, whatever it is made of.
 
-    A small server imports the episode's module once and forks from there, so a branch costs
-    milliseconds and shares memory until it writes. It isolates memory and crashes; a step
+    A small server imports the episode's module once, at the first `reset` (which the agent's
+    ``env_deadline_s`` must allow for), and forks from there, so a branch costs milliseconds
+    and shares memory until it writes. It isolates memory and crashes; a step
     past its deadline is killed. It does not isolate files, sockets and child processes that
     the episode opened before a fork (both sides have them), and an episode must be without
     threads when it is forked. Needs Linux.
