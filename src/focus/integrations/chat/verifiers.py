@@ -8,21 +8,18 @@ process, where verifiers would start one in a box of its own.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from focus._extras import require
 from focus.errors import EnvError, ProblemError
-from focus.integrations.chat import verifiers_harness
 from focus.integrations.chat.env import ChatEnv
 from focus.integrations.chat.episode import Program
+from focus.integrations.chat.verifiers_harness import PLUGIN, register_harness
 from focus.problem import Problem
 
 __all__ = ("single_agent_env", "verifiers_env", "verifiers_problems")
 
-HARNESS = "focus_chat_harness"
-"""verifiers finds plugins by the name of a top-level module, which ours is registered as."""
 _NO_KEY = "FOCUS_HAS_NO_SUCH_KEY"
 
 
@@ -38,7 +35,7 @@ def single_agent_env(taskset: Any, *, max_turns: int | None = None) -> Any:
     """
     vf = _verifiers()
     agent = vf.AgentConfig(
-        harness=vf.HarnessConfig(id=HARNESS),
+        harness=vf.HarnessConfig(id=PLUGIN),
         runtime=vf.SubprocessConfig(),
         max_turns=max_turns,
         network_notice=False,
@@ -106,5 +103,5 @@ def _reward(episode: Any) -> float:
 
 
 def _verifiers() -> Any:
-    sys.modules.setdefault(HARNESS, verifiers_harness)
+    register_harness()
     return require("verifiers.v1", extra="verifiers")

@@ -1,27 +1,31 @@
-"""The agent's program for verifiers: a chat loop over the task's tools, in this process.
-
-verifiers loads the class from here by name; it is made when that happens, since its base is
-verifiers' own.
-"""
+"""The agent's program for verifiers: a chat loop over the task's tools, in this process."""
 
 from __future__ import annotations
 
 import json
+import sys
 import types
 from contextlib import AsyncExitStack
 from typing import Any
 
 from focus._extras import require
 
-__all__ = ("ChatHarness",)  # noqa: F822 - made below, when verifiers asks for it
+__all__ = ("PLUGIN", "register_harness")
+
+PLUGIN = "focus_chat_harness"
+"""verifiers finds a harness by the name of a top-level module that exports its class."""
 
 
-def __getattr__(name: str) -> Any:
-    if name != "ChatHarness":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def register_harness() -> None:
+    """Make the harness known to verifiers as `PLUGIN`.
+
+    Raises:
+        MissingExtra: verifiers is not installed.
+    """
+    if PLUGIN in sys.modules:
+        return
     vf = require("verifiers.v1", extra="verifiers")
     body = {
-        "__module__": __name__,
         "__doc__": "A chat loop without tools of its own.",
         "APPENDS_SYSTEM_PROMPT": True,
         "SUPPORTS_MCP": True,
@@ -29,9 +33,11 @@ def __getattr__(name: str) -> Any:
         "NEEDS_CONTAINER": False,
         "launch": _launch,
     }
+    name = "ChatHarness"
     made = types.new_class(name, (vf.Harness[vf.HarnessConfig],), {}, lambda ns: ns.update(body))
-    globals()[name] = made
-    return made
+    plugin = types.ModuleType(PLUGIN)
+    plugin.__dict__.update({name: made, "__all__": (name,)})
+    sys.modules[PLUGIN] = plugin
 
 
 async def _launch(
