@@ -110,7 +110,8 @@ def _figures(critics: Sequence[Shown], shown: Shown) -> list[str]:
         figures.append(
             _figure(
                 lambda axes: _passes(axes, errors),
-                "Error on held-out problems after each pass over the records.",
+                "Error on held-out problems after each pass over the records; the pass with "
+                "the lowest is published.",
             )
         )
     return figures

@@ -88,8 +88,8 @@ class CriticPage:
 def _facts(shown: Shown) -> list[tuple[str, str]]:
     snapshot, found = shown.snapshot, shown.judgement
     used = snapshot.facts.records
-    rounds = ", ".join(
-        f"{visible(run)} {first}-{last}" for run, (first, last) in used.rounds.items()
+    rounds = "; ".join(
+        f"{visible(run)}, {_rounds(first, last)}" for run, (first, last) in used.rounds.items()
     )
     rows = [
         ("verdict", visible(str(snapshot.verdict))),
@@ -106,6 +106,14 @@ def _facts(shown: Shown) -> list[tuple[str, str]]:
     if found.previous is not None:
         rows.append((f"against {found.previous.version}", f"gain {_interval(found.previous.gain)}"))
     return rows
+
+
+def _rounds(first: int, last: int) -> str:
+    """
+    >>> _rounds(3, 3), _rounds(3, 5)
+    ('round 3', 'rounds 3 to 5')
+    """
+    return f"round {first}" if first == last else f"rounds {first} to {last}"
 
 
 def _parts_table(parts: Mapping[str, Part]) -> Table:
@@ -137,7 +145,7 @@ def _reliability_table(bars: Sequence[Bin]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for title in ("predicted", "came true", "95 %", "n"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table.add_column("# came true, | predicted", no_wrap=True)
     for bar in bars:
         outcome = bar.outcome
         table.add_row(
