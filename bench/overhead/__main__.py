@@ -18,6 +18,7 @@ from bench.overhead.growth import growth_figures
 from bench.overhead.peers import peer_figures
 from bench.overhead.running import running_figures
 from rich.console import Console
+from bench.overhead.packing import packing_figures
 from rich.table import Table
 
 
@@ -56,6 +57,7 @@ def _table(figures: list[Figure]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for figure in figures:
         sign = "<=" if figure.better == "lower" else ">="
+        packing_figures(quick=quick),
         table.add_row(
             figure.id,
             figure.what,

@@ -1,4 +1,4 @@
-"""P3 to P5: from a settled tree to credit, samples and layouts."""
+"""P3, P4: from a settled tree to credit and samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from bench.overhead.trees import fixed_tree
 
 from focus.credit import Credit, DirectBranchTd
 from focus.records import actor_records
-from focus.records.prefix_tree import prefix_trees
 from focus.tree import Tree
 
 __all__ = ("conversion_figures",)
@@ -21,7 +20,6 @@ def conversion_figures() -> Iterator[Figure]:
     tree = fixed_tree((6, 6, 6), segment=256)
     yield _credit(tree)
     yield from _samples(tree)
-    yield _layout(tree)
 
 
 def _credit(tree: Tree[None]) -> Figure:
@@ -97,21 +95,3 @@ def _concatenated(tree: Tree[None], arrays: list[list[np.ndarray]]) -> object:
         [np.concatenate(column) for column in zip(*(arrays[node] for node in path), strict=True)]
         for path in map(tree.path, tree.leaves())
     ]
-
-
-def _layout(tree: Tree[None]) -> Figure:
-    credit = DirectBranchTd().estimate(tree)
-    sequences = [record.tokens for record in actor_records(tree, credit, packing="path")]
-    distinct = [np.array(node.incoming.ids) for node in tree.edges()]
-
-    def plain() -> object:
-        return np.concatenate(distinct)
-
-    ours, floor = side_by_side(lambda: prefix_trees(sequences, most_tokens=10**9), plain)
-    return Figure.ratio(
-        "P5",
-        "layout of the distinct tokens, 6-6-6 of 256, against numpy concatenation of them",
-        ours,
-        floor,
-        goal=4,
-    )

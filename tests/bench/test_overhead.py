@@ -7,6 +7,7 @@ from bench.overhead import trees
 from bench.overhead.conversion import conversion_figures
 from bench.overhead.figure import Figure
 from bench.overhead.growth import growth_figures, memory_per_token
+from bench.overhead.packing import packing_figures
 from bench.overhead.peers import peer_figures
 
 from focus.credit import DirectBranchTd
@@ -41,7 +42,14 @@ def test_a_figure_knows_which_way_is_better(better, value, met):
 @pytest.mark.full
 def test_conversion_and_growth_are_measured():
     found = [figure.id for figure in (*conversion_figures(), *growth_figures())]
-    assert found == ["P3", "P4", "P4", "P5", "P7", "P7", "P7", "P8", "P8"]
+    assert found == ["P3", "P4", "P4", "P7", "P7", "P7", "P8", "P8"]
+
+
+@pytest.mark.full
+def test_packing_is_measured():
+    figures = list(packing_figures(quick=True))
+    assert [figure.id for figure in figures] == ["P5", "P5", "P7", "P9"]
+    assert figures[-1].met
 
 
 @pytest.mark.full
