@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import sys
 from collections.abc import Iterator
+from datetime import date
 from itertools import chain
 from pathlib import Path
 
 from bench.overhead.conversion import conversion_figures
 from bench.overhead.figure import Figure
 from bench.overhead.growth import growth_figures
+from bench.overhead.packing import packing_figures
 from bench.overhead.peers import peer_figures
 from bench.overhead.running import running_figures
 from rich.console import Console
-from bench.overhead.packing import packing_figures
 from rich.table import Table
 
 
@@ -33,9 +36,20 @@ def main() -> int:
     figures = list(_measured(options.peers, quick=options.quick))
     Console().print(_table(figures))
     if options.json is not None:
-        listed = {"figures": [figure.to_dict() for figure in figures]}
+        listed = {**_facts(), "figures": [figure.to_dict() for figure in figures]}
         options.json.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def _facts() -> dict[str, str]:
+    """What was run, when and where, for whoever reads the file later."""
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return {
+        "what": "Overhead and limits",
+        "date": date.today().isoformat(),
+        "machine": f"{machine}, Python {platform.python_version()}",
+        "command": "focus bench --quick --json figures.json",
+    }
 
 
 def _measured(peers: str, *, quick: bool) -> Iterator[Figure]:
@@ -43,6 +57,7 @@ def _measured(peers: str, *, quick: bool) -> Iterator[Figure]:
         conversion_figures(),
         peer_figures(peers),
         growth_figures(),
+        packing_figures(quick=quick),
         running_figures(quick=quick),
     ):
         print(f"{figure.id} {figure.what}: {figure.value:.3g}", file=sys.stderr, flush=True)
@@ -57,7 +72,6 @@ def _table(figures: list[Figure]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for figure in figures:
         sign = "<=" if figure.better == "lower" else ">="
-        packing_figures(quick=quick),
         table.add_row(
             figure.id,
             figure.what,
