@@ -1,6 +1,7 @@
 """Code tasks: the tests decide, in a process that is bounded and knows nothing of ours."""
 
 import os
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,20 @@ from typing import Any
 import anyio
 import pytest
 
-from focus import InMemoryWorkspace, Problem, Turns
+from focus import (
+    Agent,
+    Allowance,
+    Collection,
+    Collector,
+    InMemoryWorkspace,
+    Problem,
+    Sampling,
+    Search,
+    Turns,
+)
 from focus.agent import TurnAction
 from focus.errors import ConfigError, EnvError, ProblemError, ToolError
-from focus.rendering import Call
+from focus.rendering import Call, dialect_named
 from focus.tasks.code import (
     CodeEnv,
     Sandbox,
@@ -20,6 +31,7 @@ from focus.tasks.code import (
     repair_files,
     repair_problems,
 )
+from focus.testing.policies import ScriptedPolicy, Shuffled
 
 SUITE = TestSuite(
     files={
@@ -241,4 +253,33 @@ def test_the_environment_needs_files_and_speaks_of_its_tests() -> None:
     assert [each.name for each in env.tools][-2:] == ["run_tests", "hand_in"]
     with pytest.raises(ConfigError, match="needs files"):
         anyio.run(env.outcome, {}, None)
-    assert Turns("hermes").kind == "turn"
+
+
+def test_equal_replies_give_the_equal_tree_with_real_runs_of_the_tests() -> None:
+    [problem] = repair_problems(1, seed=1)
+    write = dialect_named("hermes").write
+
+    def script(prompt: str, so_far: str, rng: random.Random) -> str:
+        old, new = rng.choice([("total = 1", "total = 0"), ("total = 0", "total = 1")])
+        edit = write("edit_file", {"path": "tally.py", "old": old, "new": new})
+        calls = [edit, write("run_tests", {}), write("hand_in", {})]
+        return rng.choice(calls)[len(so_far) :]
+
+    async def collected(seed: int) -> Collection:
+        files = await repair_files(problem)
+        agent = Agent(
+            Shuffled(ScriptedPolicy(script, context_limit=8192), seed=seed),
+            parser=Turns("hermes"),
+            sampling=Sampling(seed=3),
+            allowance=Allowance(tokens=1000, turns=6),
+            workspace=files,
+        )
+        search = Search.two_phase(tokens=1500, concurrency=2)
+        async with Collector(agent=agent, env=repair_env(problem), search=search) as collector:
+            found = await collector.collect(problem)
+        await files.release()
+        return found
+
+    one, other = (anyio.run(collected, seed).tree for seed in (1, 2))
+    assert [node.incoming for node in one.edges()] == [node.incoming for node in other.edges()]
+    assert any(len(one.children(node.id)) > 1 for node in one.edges()), "no branch in the middle"

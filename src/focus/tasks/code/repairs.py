@@ -67,7 +67,7 @@ def repair_problems(count: int, *, seed: int = 0, split: Split = "train") -> lis
         ProblemError: `count` is below 1.
 
     >>> print(repair_problems(1, seed=1)[0].prompt)
-    tally(values) in tally.py shall give the product of the values of at most 7. It does not.
+    tally(values) in tally.py shall give the sum of the values of at most 8. It does not.
     """
     if count < 1:
         raise ProblemError(f"no repairs with {count=}")
