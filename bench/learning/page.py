@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bench.learning.claims import Claim
     from bench.learning.report import MethodSummary
 
 __all__ = ("PAGE", "section")
@@ -36,11 +37,28 @@ leaves ended differently. Intervals: bootstrap over seeds. Thick lines: means ov
 """
 
 
-def section(task: str, found: Sequence[MethodSummary], curves: Sequence[dict[str, Any]]) -> str:
-    """Table and plots of one task."""
+def section(
+    task: str,
+    found: Sequence[MethodSummary],
+    claimed: Sequence[Claim],
+    curves: Sequence[dict[str, Any]],
+) -> str:
+    """Table, claims and plots of one task."""
     plots = "".join(_plot(curves, by) for by in AXES)
-    rows = "".join(map(_row, found))
-    return f"<h2>{html.escape(task)}</h2><table>{HEAD}{rows}</table>{plots}"
+    rows, said = "".join(map(_row, found)), "".join(map(_said, claimed))
+    return f"<h2>{html.escape(task)}</h2><table>{HEAD}{rows}</table>{said}{plots}"
+
+
+def _said(claim: Claim) -> str:
+    low, high = (_times(end) for end in claim.ratio_ci95)
+    return (
+        f"<p>Tokens to the threshold, best peer ({html.escape(claim.peer)}) over "
+        f"{html.escape(claim.method)}: {_times(claim.ratio)} (95 %: {low} to {high}).</p>"
+    )
+
+
+def _times(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
 
 
 def _row(summary: MethodSummary) -> str:

@@ -14,7 +14,9 @@ from statistics import mean
 from typing import Any
 
 from bench.learning.books import PRICES, priced
+from bench.learning.claims import Claim, claims
 from bench.learning.page import PAGE, section
+from bench.learning.peers import PEERS
 
 __all__ = ("MethodSummary", "area", "best_rates", "read_curves", "summaries", "write_report")
 
@@ -130,13 +132,31 @@ def summaries(
 ) -> list[MethodSummary]:
     """One per method, best area first; the trials of a method share all but their seed."""
     curves = [with_cost(curve, prices) for curve in curves]
-    groups: dict[str, list[Curve]] = {}
-    for curve in curves:
-        groups.setdefault(curve["spec"]["method"], []).append(curve)
+    groups = _by_method(curves)
     finals = {m: mean(c["points"][-1]["accuracy"] for c in group) for m, group in groups.items()}
     threshold = SHARE * max(finals.values())
     found = [_summary(method, group, threshold) for method, group in groups.items()]
     return sorted(found, key=lambda summary: -summary.area)
+
+
+def claims_of(curves: Sequence[Curve]) -> list[Claim]:
+    """Our methods among the curves of one task, against the best peer among them."""
+    threshold = SHARE * max(
+        mean(curve["points"][-1]["accuracy"] for curve in group)
+        for group in _by_method(curves).values()
+    )
+    spent = {
+        method: [_spent(curve, threshold, "tokens") for curve in group]
+        for method, group in _by_method(curves).items()
+    }
+    return claims(spent, peers=PEERS)
+
+
+def _by_method(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault(curve["spec"]["method"], []).append(curve)
+    return groups
 
 
 def _summary(method: str, group: Sequence[Curve], threshold: float) -> MethodSummary:
@@ -213,10 +233,15 @@ def write_report(
     tasks = sorted({curve["spec"]["task"] for curve in curves})
     grouped = {task: [c for c in curves if c["spec"]["task"] == task] for task in tasks}
     by_task = {task: summaries(group, prices=prices) for task, group in grouped.items()}
-    listed = {task: [asdict(summary) for summary in found] for task, found in by_task.items()}
-    told = {**facts, "prices": dict(prices), "tasks": listed}
+    claimed = {task: claims_of(group) for task, group in grouped.items()}
+    told = {
+        **facts,
+        "prices": dict(prices),
+        "tasks": {task: list(map(asdict, found)) for task, found in by_task.items()},
+        "claims": {task: list(map(asdict, found)) for task, found in claimed.items()},
+    }
     (folder / "report.json").write_text(json.dumps(told, indent=1))
-    parts = [section(task, found, grouped[task]) for task, found in by_task.items()]
+    parts = [section(task, found, claimed[task], grouped[task]) for task, found in by_task.items()]
     said = {**facts, **{f"price of {name}": price for name, price in prices.items()}}
     noted = html.escape(", ".join(f"{name}: {value}" for name, value in said.items()))
     page = PAGE.format(facts=noted, sections="\n".join(parts))

@@ -4,7 +4,7 @@ import doctest
 import json
 
 import pytest
-from bench.learning import books, gradients, mixed, plans, ppo, report
+from bench.learning import books, claims, gradients, mixed, plans, ppo, report
 from bench.learning.comparison import Comparison, read_registration
 from bench.learning.methods import METHODS
 from bench.learning.tasks import gym, modular
@@ -29,7 +29,9 @@ def curve(accuracies, *, method="m", seed=0, step=100):
     return {"spec": {**spec, "task": "chain-5", "model": ""}, "points": points}
 
 
-@pytest.mark.parametrize("module", [books, gradients, gym, mixed, modular, plans, ppo, report])
+@pytest.mark.parametrize(
+    "module", [books, claims, gradients, gym, mixed, modular, plans, ppo, report]
+)
 def test_examples_in_the_text(module):
     found = doctest.testmod(module)
     assert found.attempted > 0
@@ -79,6 +81,28 @@ def test_every_method_makes_a_search_at_any_length(name, length):
     assert isinstance(method.search(640, length), Search)
     assert isinstance(method.credit, Estimator)
     assert method.about
+
+
+spendings = st.lists(st.floats(1, 1e6) | st.just(float("inf")), min_size=1, max_size=5)
+
+
+@given(spendings, st.floats(1, 1e6))
+def test_a_claim_is_made_against_the_best_peer_and_turns_around(peer, ours):
+    worse = [2 * spent for spent in peer]
+    (found,) = claims.claims({"a": worse, "b": peer, "us": [ours]}, peers={"a", "b"}, draws=200)
+    median = sorted(peer)[(len(peer) - 1) // 2]
+    if median == float("inf"):
+        assert found.ratio is None
+    else:
+        assert found.peer == "b"
+        assert found.ratio == pytest.approx(median / ours)
+        low, high = found.ratio_ci95
+        assert low is not None
+        assert low <= found.ratio <= (found.ratio if high is None else high)
+
+
+def test_without_a_peer_nothing_is_claimed():
+    assert claims.claims({"us": [1.0]}, peers={"a"}) == []
 
 
 def a_comparison(**changes):
@@ -139,9 +163,11 @@ def test_a_trial_that_was_cut_short_is_shown_as_such(tmp_path):
     found = report.read_curves(tmp_path, partial=True)
     assert found == [whole, {**begun, "cut": True}]
     report.write_report(found, tmp_path, facts={"date": "today"})
+    assert json.loads((tmp_path / "report.json").read_text())["claims"] == {"chain-5": []}
     page = (tmp_path / "report.html").read_text()
     assert "2, 1 cut short" in page
     assert page.count("<svg") == 3
+    assert "best peer" not in page
 
 
 @pytest.mark.full
