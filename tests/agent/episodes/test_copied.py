@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from focus.agent.episodes import CopiedEnv, ReplayedEnv, Transition
-from focus.errors import ConfigError, LifecycleError, NondeterminismError
+from focus.errors import ConfigError, EnvError, LifecycleError, NondeterminismError
 from focus.problem import Problem
 from focus.testing.episodes import Tape
 
@@ -108,6 +108,21 @@ def test_what_an_episode_holds_is_closed_once() -> None:
             for state in (fork, fork, root):
                 await env.release(state)
         assert len(closed) == len(set(map(id, closed))) == 3
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reward_that_is_no_number_is_named(kind: Any) -> None:
+    class Broken(Tape):
+        def step(self, action: Any) -> Transition:
+            return Transition(reward=float("inf"), done=True)
+
+    async def main() -> None:
+        env = kind(Broken)
+        root, _ = await env.reset(PROBLEM)
+        with pytest.raises(EnvError, match=r"answered Transition.*reward=inf"):
+            await env.step(root, "a", None)
 
     anyio.run(main)
 

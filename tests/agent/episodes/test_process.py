@@ -9,7 +9,13 @@ import anyio
 import pytest
 
 from focus.agent.episodes import ProcessEnv, Transition
-from focus.errors import ConfigError, EnvError, LifecycleError, NondeterminismError
+from focus.errors import (
+    ConfigError,
+    EnvError,
+    LifecycleError,
+    NondeterminismError,
+    RecordError,
+)
 from focus.problem import Message, Problem
 from focus.testing.env_check.leaks import descendants
 
@@ -34,6 +40,8 @@ class Odd:
                 raise ValueError("broken on purpose")
             case "exit":
                 os._exit(3)
+            case "nan":
+                return Transition(reward=float("nan"), done=True)
             case "hang":
                 signal.pause()
             case "pid":
@@ -80,6 +88,11 @@ def test_an_episode_that_breaks_or_ends_takes_nothing_with_it() -> None:
             with pytest.raises(EnvError, match=r"ValueError\('broken on purpose'\).*test_process"):
                 await env.step(fork, "raise", None)
             assert told(await env.step(fork, "a", None)) == "raise a"
+            with pytest.raises(EnvError, match="cannot be stored as JSON"):
+                await env.step(await env.fork(root), "nan", None)
+            with pytest.raises(RecordError):
+                await env.step(fork, object(), None)
+            assert told(await env.step(fork, "b", None)) == "raise a b"
             with pytest.raises(EnvError, match="its process has ended"):
                 await env.step(fork, "exit", None)
             await env.release(fork)

@@ -31,7 +31,7 @@ from focus.agent.episodes.episode import Episode
 from focus.agent.episodes.plain import decode_action, encode_messages, encode_transition
 from focus.agent.episodes.recording import Recording, close_episode
 from focus.agent.episodes.wire import Wire
-from focus.errors import NondeterminismError
+from focus.errors import NondeterminismError, RecordError
 from focus.records.codec import decode_problem
 
 __all__ = ("main",)
@@ -159,7 +159,13 @@ class _EpisodeProcess:
             except Exception as error:
                 reply = _fault(error)
             if reply is not None:
-                self._wire.send(reply)
+                self._send(reply)
+
+    def _send(self, reply: dict[str, Any]) -> None:
+        try:
+            self._wire.send(reply)
+        except RecordError as error:
+            self._wire.send(_fault(error))
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         match asked["call"]:

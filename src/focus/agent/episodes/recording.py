@@ -14,7 +14,7 @@ from focus.agent.episodes.plain import (
     encode_messages,
     encode_transition,
 )
-from focus.errors import NondeterminismError
+from focus.errors import EnvError, NondeterminismError, RecordError
 from focus.problem import Message, Problem
 from focus.records.codec import decode_problem, encode_problem
 from focus.records.strict_json import Fields
@@ -37,9 +37,16 @@ class Recording:
     moves: tuple[tuple[Any, str], ...] = ()
 
     def then(self, action: Any, answer: Transition) -> Recording:
-        """The way one action further."""
-        move = (action, digest(encode_transition(answer)))
-        return replace(self, moves=(*self.moves, move))
+        """The way one action further.
+
+        Raises:
+            EnvError: the answer holds what no JSON can, such as a reward that is not finite.
+        """
+        try:
+            told = digest(encode_transition(answer))
+        except RecordError as error:
+            raise EnvError(f"an episode answered {answer!r}: {error}") from error
+        return replace(self, moves=(*self.moves, (action, told)))
 
     def play(self, make: Callable[[], Episode]) -> Episode:
         """A new episode at the end of the way.

@@ -69,11 +69,12 @@ class AsyncWire:
         Raises:
             EnvError: the other end refused, broke or is gone.
         """
+        line = dumps(request, what="request") + b"\n"
         async with self._turn:
             if self.is_broken:
                 raise EnvError(f"{self.whose} was stopped in the middle of a call")
             self.is_broken = True
-            reply = await self._exchange(dumps(request, what="request") + b"\n", bring)
+            reply = await self._exchange(line, bring)
             self.is_broken = False
         if "nondeterminism" in reply:
             raise NondeterminismError(reply["nondeterminism"])

@@ -82,7 +82,8 @@ def check_env(
     - snapshot, restore: through JSON, in another environment.
 
     A broken law comes with the shortest sequence found that breaks it. Runs an event loop
-    of its own; use `check_case` inside one.
+    of its own (use `check_case` inside one), and while it does, this process and its
+    children have a temporary folder of their own, in which leaks are counted.
 
     Args:
         env_factory: makes an environment; see :class:`EnvCase` for this and the next three.
