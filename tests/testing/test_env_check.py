@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from focus.agent import Segments, StepResult, TurnAction, Turns
+from focus.agent import Segments, StepResult, ToolEnv, TurnAction, Turns, tool
 from focus.agent.episodes import CopiedEnv, DirectoryEnv, ReplayedEnv, Transition
 from focus.errors import ConfigError
 from focus.problem import Message, Problem
+from focus.rendering import dialect_named
 from focus.testing import EnvCase, EnvReport, check_env
 from focus.testing.env_check.moves import Move, Moves
 from focus.testing.env_check.shrink import shrunk
@@ -326,3 +327,55 @@ def test_a_shrunk_sequence_still_fails_and_nothing_more_can_go(
             assert sorted(best) == sorted(needed)
 
     anyio.run(main)
+
+
+@tool
+def look(key: str) -> str:
+    """Look something up.
+
+    Args:
+        key: what.
+    """
+    return f"{key} is 7"
+
+
+def test_tools_pass_and_their_calls_are_read_as_an_agent_reads_them() -> None:
+    write = dialect_named("hermes").write
+    replies = [write("look", {"key": "a"}), write("submit", {"answer": "7"}), "hm"]
+    report = check_env(
+        lambda: ToolEnv([look], grade=lambda answer: float(answer["answer"] == "7")),
+        problem=TALK,
+        actions=replies,
+        parser=Turns("hermes"),
+        sequences=12,
+    )
+    assert report.ok, report
+    assert report.broken == ()
+
+
+def tally() -> Callable[..., Any]:
+    """A tool that remembers outside of the state, as tools must not."""
+    calls: list[str] = []
+
+    def count(key: str) -> str:
+        """Count.
+
+        Args:
+            key: ignored.
+        """
+        calls.append(key)
+        return str(len(calls))
+
+    return count
+
+
+def test_a_tool_that_remembers_is_found_out() -> None:
+    counting = tally()
+    report = check_env(
+        lambda: ToolEnv([tool(counting)], grade=lambda answer: 0.0),
+        problem=TALK,
+        actions=[dialect_named("hermes").write("count", {"key": "a"})],
+        parser=Turns("hermes"),
+        sequences=5,
+    )
+    assert report.broken == ("determinism",), report
