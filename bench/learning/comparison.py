@@ -35,7 +35,7 @@ class Comparison:
         tuning_seed, tuning_share: the grid's seed, and its part of the budget.
         seeds: fresh ones: 0, 1, …
         budget: generated tokens of a final trial.
-        tokens_per_prompt, evaluations, eval_problems: see `TrialSpec`.
+        tokens_per_prompt, evaluations, eval_problems, batch_tokens: see `TrialSpec`.
 
     Raises:
         ConfigError: an unknown task or method, or an empty grid.
@@ -56,6 +56,7 @@ class Comparison:
     tokens_per_prompt: int
     evaluations: int = 16
     eval_problems: int = 256
+    batch_tokens: int = 65536
 
     def __post_init__(self) -> None:
         if self.task not in FAMILIES:
@@ -139,6 +140,7 @@ class Comparison:
             minibatches=batch[1],
             tokens_per_prompt=self.tokens_per_prompt,
             eval_problems=self.eval_problems,
+            batch_tokens=self.batch_tokens,
             **settings,
         )
 

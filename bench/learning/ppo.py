@@ -89,13 +89,17 @@ class TokenCritic:
         model: folder or name that the policy started from.
         steps: optimizer steps per update.
         rate: learning rate.
+        batch_tokens: padded tokens of one pass.
         device: where the policy is trained.
     """
 
-    def __init__(self, model: str, *, steps: int, rate: float, device: Any) -> None:
+    def __init__(
+        self, model: str, *, steps: int, rate: float, batch_tokens: int, device: Any
+    ) -> None:
         self.model = ValueModel.from_pretrained(resolve(model), version="token")
         self.model.to(device)
         self.steps = steps
+        self.batch_tokens = batch_tokens
         self.optimizer = torch.optim.AdamW(
             self.model.module.parameters(), lr=rate, weight_decay=0.0
         )
@@ -128,7 +132,7 @@ class TokenCritic:
 
     def _batches(self, records: Sequence[ActorRecord]) -> list[TreeBatch]:
         ids = [record.tokens for record in records]
-        return tree_batches(self.model.backbone, ids, batch_tokens=65536)
+        return tree_batches(self.model.backbone, ids, batch_tokens=self.batch_tokens)
 
     def _forward(
         self, batch: TreeBatch, records: Sequence[ActorRecord]

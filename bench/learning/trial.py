@@ -52,6 +52,7 @@ class TrialSpec:
         evaluations: held-out measurements, evenly spaced, the first before training.
         eval_problems: problems of each.
         critic_steps, critic_rate, replay: the critic's training per round.
+        batch_tokens: padded tokens of one training pass: memory, not results.
         frozen: the policy stays as it is; for figures of a single policy.
     """
 
@@ -69,6 +70,7 @@ class TrialSpec:
     critic_steps: int = 24
     critic_rate: float = 1e-3
     replay: int = 2
+    batch_tokens: int = 65536
     frozen: bool = False
 
     @property
@@ -102,7 +104,7 @@ class Trial:
         # A table takes in a round's targets at once.
         steps = spec.critic_steps if FAMILIES[spec.task].game is None else 1
         self.critic_settings = CriticSettings(
-            steps=steps, learning_rate=spec.critic_rate, batch_tokens=65536
+            steps=steps, learning_rate=spec.critic_rate, batch_tokens=spec.batch_tokens
         )
         self.learner = _learner(spec, self.critic_settings, device)
         self.token_values = self._token_values() if self.method.critic == "token" else None
@@ -123,6 +125,7 @@ class Trial:
             self.spec.model or FAMILIES[self.spec.task].start,
             steps=self.spec.critic_steps,
             rate=self.spec.critic_rate,
+            batch_tokens=self.spec.batch_tokens,
             device=self.learner.policy.model.device,
         )
 
@@ -281,7 +284,9 @@ def _learner(
 ) -> LocalLearner | TabularLearner:
     family = FAMILIES[spec.task]
     actor = ActorSettings(
-        learning_rate=spec.learning_rate, minibatches=spec.minibatches, batch_tokens=65536
+        learning_rate=spec.learning_rate,
+        minibatches=spec.minibatches,
+        batch_tokens=spec.batch_tokens,
     )
     if family.game is not None:
         return TabularLearner(family.game, actor)
