@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from focus.policies.tinker import TinkerPolicy
     from focus.policies.transformers import TransformersPolicy
     from focus.problem import Message, Problem
-    from focus.records import ActorRecord, CriticRecord, load_tree, save_tree
+    from focus.records import ActorRecord, CriticRecord, PackedTree, load_tree, save_tree
     from focus.sampling import Sampling
     from focus.search import (
         BestFirst,
@@ -125,7 +125,7 @@ _HOMES = {
     "focus.policies.tinker": ("TinkerPolicy",),
     "focus.policies.transformers": ("TransformersPolicy",),
     "focus.problem": ("Message", "Problem"),
-    "focus.records": ("ActorRecord", "CriticRecord", "load_tree", "save_tree"),
+    "focus.records": ("ActorRecord", "CriticRecord", "PackedTree", "load_tree", "save_tree"),
     "focus.sampling": ("Sampling",),
     "focus.search": (
         "BestFirst",
@@ -188,6 +188,7 @@ __all__ = (
     "Message",
     "Node",
     "OpenAIChatPolicy",
+    "PackedTree",
     "Phase",
     "Policy",
     "Problem",
