@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable
@@ -11,17 +12,20 @@ from pathlib import Path
 import anyio
 import pytest
 
-from focus.promises.base import Row
+from focus.agent.episodes import CopiedEnv
+from focus.promises.base import Row, Size, Stand
+from focus.promises.branching import broken_laws
 from focus.promises.lives import Fuse, disagreements, live, tiny
 from focus.promises.resumption import histories
 from focus.promises.separation import trained_with
 from focus.records import JsonlDirectory
+from focus.testing.episodes import Tape
 from focus.testing.records import critic_record
 from focus.training.ledger import AppliedRound, RunLedger
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("row", ["E1", "E2"])
+@pytest.mark.parametrize("row", ["E1", "E2", "E3"])
 def test_the_promise_is_kept(row: str, kept: Callable[[str], Row]) -> None:
     kept(row)
 
@@ -34,6 +38,14 @@ def test_an_evaluation_that_left_a_record_would_be_found(tmp_path: Path) -> None
     run = json.loads((tmp_path / "again" / "manifest.json").read_bytes())["run"]
     JsonlDirectory(tmp_path / "again").write([critic_record(problem=1_000, run=run)])
     assert len(list((tmp_path / "again").glob("*.jsonl"))) == 3
+
+
+def test_branches_that_share_something_would_be_found(tmp_path: Path) -> None:
+    stand = Stand(size=Size.QUICK, folder=tmp_path)
+    kinds = {"shallow": lambda: CopiedEnv(Tape, copy=copy.copy), "sound": lambda: CopiedEnv(Tape)}
+    found = broken_laws(kinds, stand, sequences=6)
+    assert found.figure == 1
+    assert found.detail["broken"] == {"shallow": ["isolation"]}
 
 
 def test_every_history_of_crashes_is_visited_once(tmp_path: Path) -> None:

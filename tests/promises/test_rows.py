@@ -11,7 +11,7 @@ from focus.promises.base import Measured, Row
 from focus.promises.rows import ROWS, chosen
 from focus.promises.stored import store, stored_rows
 
-SIZES = {"R": 9, "F": 5, "A": 6, "V": 3, "E": 2, "C": 2, "S": 7, "D": 1}
+SIZES = {"R": 9, "F": 5, "A": 6, "V": 3, "E": 3, "C": 2, "S": 7, "D": 1}
 IDS = [f"{family}{number}" for family, size in SIZES.items() for number in range(1, size + 1)]
 
 
