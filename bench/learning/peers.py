@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bench.learning.plans import Method, fitted_widths, flat, rollouts_then, vine
+from bench.learning.plans import Method, flat, rollouts_then, three_levels, vine
 
 from focus import Grpo, Rloo, SpoTree, TokenEntropy, TreeGrpo, TreeRl, UniformRandom, VinePpo
 from focus.credit import Credit, Estimator
@@ -74,7 +74,10 @@ PEERS: dict[str, Method] = {
     "ppo": Method(search=flat, credit=Rloo(), critic="token", about="PPO, GAE 0.95 over tokens"),
     "vine-ppo": Method(search=vine(1), credit=VinePpo(), about="VinePPO, one probe a checkpoint"),
     "spo-tree": Method(
-        search=fitted_widths, credit=SpoTree(), about="SPO-tree, widths that fit the budget"
+        search=three_levels,
+        credit=SpoTree(),
+        joined=2,
+        about="SPO-tree, three levels of widths that fit the budget",
     ),
     "tree-grpo": Method(
         search=rollouts_then(UniformRandom()), credit=TreeGrpo(), about="Tree-GRPO"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from typing import Literal
 
 from focus import Concurrency, FixedWidth, Phase, Search
 from focus.credit import Estimator
 from focus.search import Allocator, EachCheckpoint, Edges, RootOnly
 
-__all__ = ("Method", "Plan", "fitted_widths", "flat", "rollouts_then", "spo", "two_phase", "vine")
+__all__ = ("Method", "Plan", "flat", "rollouts_then", "spo", "three_levels", "two_phase", "vine")
 
 Plan = Callable[[int, float], Search]
 """A search from the tokens per prompt and those of an average solution."""
@@ -29,6 +31,7 @@ class Method:
             ``"token"`` values every token, for `token_decay`, and no checkpoint.
         values: what the learned critic is: a value network, or a regression on surprisal.
         token_decay: λ of the generalised advantage over tokens that replaces the weights.
+        joined: segments of the task that make one edge.
         refills: prompts whose weights are all 0 are left out of the update, and up to so
             many more batches are drawn to take their places; None keeps every prompt.
         about: whose idea it is.
@@ -40,6 +43,7 @@ class Method:
     critic: Literal["none", "learned", "free", "token"] = "none"
     values: Literal["network", "surprisal"] = "network"
     token_decay: float = 0.95
+    joined: int = 1
     refills: int | None = None
     about: str = ""
 
@@ -72,13 +76,15 @@ def spo(tokens: int, length: float) -> Search:
     return Search([phase], concurrency=8)
 
 
-_WIDTHS = ((4, 3, 2), (4, 2, 2), (3, 2, 2), (4, 2), (3, 2), (2, 2), (3,), (2,))
-_SEGMENTS = 6
-"""Of an average solution; every family's segments are chosen so."""
+_WIDTHS = ((4, 3, 2), (4, 2, 2), (3, 2, 2), (2, 2, 2), (2, 2, 1), (2, 1, 1))
 
 
-def fitted_widths(tokens: int, length: float) -> Search:
-    """The widest of a few trees whose expected tokens fit the budget, or the narrowest."""
+def three_levels(tokens: int, length: float) -> Search:
+    """The widest of a few trees of edges of a third of a solution that fit the budget.
+
+    So every part of a solution has siblings to be compared with, as in SPO's 6-6-6. The
+    narrowest where none fits.
+    """
     fits = [w for w in _WIDTHS if _solutions(w) * length <= tokens * 1.05]
     widths = fits[0] if fits else _WIDTHS[-1]
     phase = Phase(FixedWidth(widths), attempts=10**6, extent=Edges(1), gate=Concurrency(8))
@@ -86,16 +92,12 @@ def fitted_widths(tokens: int, length: float) -> Search:
 
 
 def _solutions(widths: tuple[int, ...]) -> float:
-    """Segments of a tree of these widths, in whole solutions.
+    """Edges of such a tree, in whole solutions.
 
-    >>> _solutions((3, 2))
-    5.5
+    >>> _solutions((3, 2, 2))
+    7.0
     """
-    leaves, segments = 1, 0
-    for depth in range(_SEGMENTS):
-        leaves *= widths[depth] if depth < len(widths) else 1
-        segments += leaves
-    return segments / _SEGMENTS
+    return sum(accumulate(widths, mul)) / len(widths)
 
 
 def two_phase(tokens: int, length: float) -> Search:

@@ -17,7 +17,7 @@ from bench.learning.judging import Judge
 from bench.learning.methods import METHODS, Method
 from bench.learning.ppo import TokenCritic, TokenValues, reweighted
 from bench.learning.tabular.learner import TabularLearner, TokenTable
-from bench.learning.tasks import FAMILIES, searched
+from bench.learning.tasks import FAMILIES, coarsened, searched
 
 from focus._cancellation import siblings
 from focus.collect import Collection
@@ -100,7 +100,7 @@ class Trial:
     ) -> None:
         self.spec = spec
         self.method: Method = METHODS[spec.method]
-        self.task = FAMILIES[spec.task].make_task()
+        self.task = coarsened(FAMILIES[spec.task].make_task(), self.method.joined)
         # A table takes in a round's targets at once.
         steps = spec.critic_steps if FAMILIES[spec.task].game is None else 1
         self.critic_settings = CriticSettings(

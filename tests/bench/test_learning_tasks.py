@@ -5,7 +5,7 @@ from statistics import mean
 
 import anyio
 import pytest
-from bench.learning.tasks import FAMILIES, searched
+from bench.learning.tasks import FAMILIES, coarsened, searched
 from bench.learning.tasks.boxed import BoxEnv
 from bench.learning.tasks.chains import slips_for
 from bench.learning.tasks.gym import bits_demonstration, score, sum_demonstration
@@ -117,6 +117,15 @@ def test_a_reply_without_a_box_fails():
 @given(st.integers(1, 100))
 def test_expected_errors_of_a_demonstrator_do_not_grow_with_the_chain(steps):
     assert slips_for(steps).guess * slips_for(steps).wrong * steps <= 0.9 + 1e-9
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.parametrize("joined", [1, 2, 100])
+def test_joined_segments_never_exceed_the_allowance(name, joined):
+    task = FAMILIES[name].make_task()
+    coarse = coarsened(task, joined)
+    wanted = min(joined * task.segment_tokens, task.allowance_tokens)
+    assert (coarse.segment_tokens, coarse.allowance_tokens) == (wanted, task.allowance_tokens)
 
 
 def test_a_task_that_brings_collectors_takes_the_bench_search():

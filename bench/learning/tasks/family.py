@@ -14,7 +14,7 @@ from focus.problem import Message, Problem
 from focus.search import Search
 from focus.tasks.registry import Task
 
-__all__ = ("Family", "searched")
+__all__ = ("Family", "coarsened", "searched")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,11 @@ class Family:
     messages: Callable[[Problem], tuple[Message, ...]] | None = None
     demonstrate: Callable[[Problem, random.Random], str] | None = None
     game: Game | None = None
+
+
+def coarsened(task: Task, joined: int) -> Task:
+    """The task with so many of its segments to an edge; turns stay turns."""
+    return replace(task, segment_tokens=min(joined * task.segment_tokens, task.allowance_tokens))
 
 
 def searched(task: Task, search: Search) -> Task:
