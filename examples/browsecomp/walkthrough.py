@@ -12,9 +12,9 @@ and trains the policy on them.
 With --url the same code collects trees from a model behind an SGLang server (or router);
 it is not trained here. A larger model, made and trained on a GPU in some minutes:
 
-    python scripts/build_agent --device cuda --model-size 12m --episodes 12000 --updates 3000 \\
+    python scripts/build_agent --device cuda --model-size 12m --episodes 12000 --updates 2500 \\
         --peak 1e-3 --evaluate 0 --workers 16 --out FOLDER
-    python examples/browsecomp/walkthrough.py --model FOLDER --device cuda --learning-rate 1e-4
+    python examples/browsecomp/walkthrough.py --model FOLDER --device cuda --learning-rate 2e-4
 """
 
 import argparse
