@@ -103,7 +103,8 @@ async def test_a_tree_is_grown_credited_and_exported() -> None:
     assert {record.node for record in found.critic} == set(found.credit.targets)
     assert found.ledger.balances
     assert found.ledger.tokens_generated == found.tree.sampled_tokens()
-    assert 400 <= found.ledger.tokens_generated <= 400 + 2 * 4 * (STEPS + 1)
+    least = Search.two_phase(tokens=400).phases[0].budget.least
+    assert 400 - 2 * least < found.ledger.tokens_generated <= 400 + 2 * 4 * (STEPS + 1)
 
 
 @pytest.mark.parametrize("capacity", [1, 8, 64])

@@ -2,6 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from focus.errors import ConfigError
+from focus.search import Fifo, Phase, Search
 from focus.search.budget import Budget, PhaseEnd, PhaseLedger
 from focus.search.costs import BANDS, Costs
 
@@ -113,3 +115,18 @@ def test_a_phase_without_a_token_budget_has_no_free_tokens():
     assert ledger.free_tokens is None
     assert ledger.affords(BANDS)
     assert ledger.reserve(BANDS, room=1).held == 0
+
+
+@given(seed=st.integers(0, 99), least=st.integers(1, 60), cap=st.sampled_from(["mean", "hard"]))
+def test_nothing_is_bought_with_less_than_the_useful_minimum(play, world, seed, least, cap):
+    phase = Phase(Fifo(), tokens=300, least_tokens=least, cap=cap)
+    run = play(Search([phase], concurrency=2), world(seed=seed))
+    assert all(selection.free_tokens >= least for selection in run.tree.selections)
+    (report,) = run.scheduler.reports
+    assert report.tokens + report.forfeited > 300 - max(least, 64)
+
+
+@pytest.mark.parametrize(("tokens", "least"), [(100, 0), (100, 101), (None, 5)])
+def test_the_useful_minimum_lies_within_the_budget(tokens, least):
+    with pytest.raises(ConfigError, match="least_tokens must lie in"):
+        Phase(Fifo(), tokens=tokens, attempts=3, least_tokens=least)

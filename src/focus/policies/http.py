@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import weakref
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
@@ -29,6 +30,8 @@ __all__ = ("HttpServer", "JsonServer")
 _MOST_REPLY_BYTES = 16 * 2**20
 _MOST_ERROR_BYTES = 4096
 _CONNECT_S = 10.0
+_LANE = 8
+"""Requests at once on one httpx client, which looks at all its connections for each of them."""
 _SHOWN = 60
 """Characters of a body that is no JSON, enough to tell an error page from a cut reply."""
 
@@ -75,8 +78,8 @@ class HttpServer:
     no repeated key, bounded depth and digits). There is no read timeout: the caller's
     deadline rules (:class:`focus.execution.Execution`).
 
-    A client of its own is made on first use, one per event loop, and closed by `aclose`; a
-    passed-in client is borrowed.
+    Clients of its own are made on first use, for each event loop its own and one per 8
+    requests at once, and closed by `aclose`; a passed-in client is borrowed.
 
     Args:
         url: http(s) address, perhaps with a path; ``user:password@`` is sent as basic
@@ -107,7 +110,7 @@ class HttpServer:
         self._auth = Credentials(address, api_key)
         self._borrowed = client
         self._most_bytes = most_bytes
-        self._own: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
+        self._own: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Lanes] = (
             weakref.WeakKeyDictionary()
         )
 
@@ -159,24 +162,23 @@ class HttpServer:
         return self._auth.cleaned(error)
 
     async def aclose(self) -> None:
-        """Close this loop's own client; a borrowed one stays open."""
+        """Close this loop's own clients; a borrowed one stays open."""
         client = self._own.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
 
-    def _client(self) -> httpx.AsyncClient:
+    @contextmanager
+    def _client(self) -> Iterator[httpx.AsyncClient]:
+        """A client for one request."""
         if self._borrowed is not None:
-            return self._borrowed
+            yield self._borrowed
+            return
         loop = asyncio.get_running_loop()
         client = self._own.get(loop)
         if client is None:
-            client = self._own[loop] = httpx.AsyncClient(
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-                trust_env=False,
-                # Plain HTTP has no certificate to check; loading the bundle would take 50 ms.
-                verify=self._address.scheme == "https",
-            )
-        return client
+            client = self._own[loop] = _Lanes(is_secure=self._address.scheme == "https")
+        with client.lent() as lent:
+            yield lent
 
     async def _exchange(
         self,
@@ -217,16 +219,17 @@ class HttpServer:
         fixed = {"accept": "application/json", "accept-encoding": "identity"}
         if content is not None:
             fixed["content-type"] = "application/json"
-        async with self._client().stream(
-            method,
-            self.url + path,
-            content=content,
-            headers={**headers, **fixed},
-            auth=self._auth,
-            follow_redirects=False,
-            timeout=httpx.Timeout(None, connect=_CONNECT_S),
-        ) as response:
-            yield response
+        with self._client() as client:
+            async with client.stream(
+                method,
+                self.url + path,
+                content=content,
+                headers={**headers, **fixed},
+                auth=self._auth,
+                follow_redirects=False,
+                timeout=httpx.Timeout(None, connect=_CONNECT_S),
+            ) as response:
+                yield response
 
     async def _status_fault(self, response: httpx.Response, where: str) -> RequestError | None:
         if response.is_success:
@@ -243,6 +246,44 @@ class HttpServer:
         if fault is not None:
             fault.message = f"{where}: {fault.message}"
         return fault
+
+
+@dataclass(eq=False, slots=True)
+class _Lane:
+    client: httpx.AsyncClient
+    in_flight: int = 0
+
+
+class _Lanes:
+    """The clients of one loop; a request takes the first that has room."""
+
+    def __init__(self, *, is_secure: bool) -> None:
+        self._is_secure = is_secure
+        self._lanes: list[_Lane] = []
+
+    @contextmanager
+    def lent(self) -> Iterator[httpx.AsyncClient]:
+        lane = next((lane for lane in self._lanes if lane.in_flight < _LANE), None)
+        if lane is None:
+            lane = _Lane(self._made())
+            self._lanes.append(lane)
+        lane.in_flight += 1
+        try:
+            yield lane.client
+        finally:
+            lane.in_flight -= 1
+
+    async def aclose(self) -> None:
+        for lane in self._lanes:
+            await lane.client.aclose()
+
+    def _made(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_LANE),
+            trust_env=False,
+            # Plain HTTP has no certificate to check; loading the bundle would take 50 ms.
+            verify=self._is_secure,
+        )
 
 
 def _address(url: str) -> httpx.URL:

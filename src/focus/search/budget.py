@@ -12,6 +12,9 @@ from focus.search.costs import Costs
 __all__ = ("Budget", "PhaseEnd", "PhaseLedger", "PhaseReport", "Reservation")
 
 
+_LEAST_SHARE = 32
+
+
 class PhaseEnd(StrEnum):
     """Why a phase stopped buying."""
 
@@ -32,6 +35,9 @@ class Budget:
 
     Attributes:
         tokens: sampled tokens, those of discarded replies and failed expansions included.
+        least_tokens: with fewer than so many free, nothing is bought any more: what so little
+            buys begins where a solution was about to end and says nothing. None is a 32nd of
+            `tokens`.
         attempts: expansions, failed ones included; exact.
         turns: env turns; a stop condition. An expansion without one counts as one.
         nodes: checkpoints attached; a stop condition. An expansion without one counts as one.
@@ -41,7 +47,8 @@ class Budget:
             ``"hard"`` gives each purchase a quota, so `tokens` is never exceeded.
 
     Raises:
-        ConfigError: a cap is not positive or not whole, there is none, or a hard cap has no tokens.
+        ConfigError: a cap is not positive or not whole, there is none, a hard cap has no
+            tokens, or `least_tokens` has none or lies outside 1…`tokens`.
     """
 
     tokens: int | None = None
@@ -50,6 +57,7 @@ class Budget:
     nodes: int | None = None
     wall_s: float | None = None
     cap: Literal["mean", "hard"] = "mean"
+    least_tokens: int | None = None
 
     def __post_init__(self) -> None:
         caps = {
@@ -68,6 +76,22 @@ class Budget:
             raise ConfigError(f"cap must be 'mean' or 'hard', got {self.cap!r}")
         if self.cap == "hard" and self.tokens is None:
             raise ConfigError("cap='hard' cuts at a token budget; set tokens")
+        if self.least_tokens is not None and not 1 <= self.least_tokens <= (self.tokens or 0):
+            raise ConfigError(
+                f"least_tokens must lie in 1..{self.tokens}, the phase's tokens, "
+                f"got {self.least_tokens}"
+            )
+
+    @property
+    def least(self) -> int:
+        """Fewest free tokens that still buy an expansion.
+
+        >>> Budget(tokens=8192).least, Budget(tokens=20).least, Budget(attempts=3).least
+        (256, 1, 0)
+        """
+        if self.tokens is None:
+            return 0
+        return self.least_tokens or max(1, self.tokens // _LEAST_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +182,9 @@ class PhaseLedger:
         return self._stopped
 
     def affords(self, band: int) -> bool:
-        """A launch from `band` is expected to fit into what is free."""
+        """A launch from `band` is expected to fit into what is free, which is worth a launch."""
         free = self.free_tokens
-        return free is None or free >= self._expected(band)
+        return free is None or free >= max(self._expected(band), self._budget.least)
 
     def reserve(self, band: int, *, room: int | None) -> Reservation:
         """Open one purchase; under a hard cap its quota is min(room, free)."""

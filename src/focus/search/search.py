@@ -42,7 +42,7 @@ class Phase:
 
     Attributes:
         allocator: ranks the checkpoints.
-        tokens, attempts, turns, nodes, wall_s, cap: see `Budget`.
+        tokens, attempts, turns, nodes, wall_s, cap, least_tokens: see `Budget`.
         gate: how often one checkpoint may be bought.
         extent: edges per expansion; None runs to the end of the episode.
         sampling: override of max_tokens, stop or seed. The law (temperature, top_p,
@@ -70,6 +70,7 @@ class Phase:
     sampling: Sampling | None = None
     early_stop: EarlyStop | None = None
     siblings: int = 1
+    least_tokens: int | None = None
     budget: Budget = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -92,6 +93,7 @@ class Phase:
                 nodes=self.nodes,
                 wall_s=self.wall_s,
                 cap=self.cap,
+                least_tokens=self.least_tokens,
             ),
         )
 
