@@ -123,8 +123,11 @@ async def test_the_hooks_packing_rules(packing: Any) -> None:
         profile="token_chunk",
         packing=packing,
     )
+    whole = make_generate(Walks(packing="tree"), profile="token_chunk", packing=packing)
     args = slime_args()
-    assert await plain(args, prompt(0), PARAMS) == await other(args, prompt(0), PARAMS)
+    made = await plain(args, prompt(0), PARAMS)
+    assert made == await other(args, prompt(0), PARAMS)
+    assert made == await whole(args, prompt(0), PARAMS)
 
 
 class Nothing:

@@ -32,7 +32,7 @@ from focus.records.tree_codec import encode_tree
 from focus.testing.trees import build_tree, random_sketch
 from focus.tree import Tree
 
-__all__ = ("MUTANTS", "samples_pass")
+__all__ = ("MUTANTS", "exported", "samples_pass")
 
 _BATCH = 2_500
 _NAN = float("nan")
@@ -81,7 +81,7 @@ def _batch(rng: random.Random, folder: Path, seen: Counter[str]) -> float:
             spent += time.perf_counter() - started
             seen["samples"] += len(records)
             _spoil(records, tree, credit, rng, seen)
-            line, entries = _exported(tree, records, credit, number)
+            line, entries = exported(tree, records, credit, number)
             trees.write(json.dumps(line) + "\n")
             server.writelines(json.dumps(entry) + "\n" for entry in entries)
     return spent
@@ -140,7 +140,7 @@ MUTANTS: dict[str, Mutant] = {
 """Ways to spoil a sample, each of which some invariant forbids."""
 
 
-def _exported(
+def exported(
     tree: Tree[Any], records: Sequence[PolicyRecord], credit: Any, number: int
 ) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """A tree as the outside checker reads it, and the replies it was drawn from."""
