@@ -1,4 +1,4 @@
-"""P6, P9, P10: what running a search costs, and how close it comes to the physical limits."""
+"""P6: what the library costs per request, from the choice of a checkpoint to the records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import anyio
+from bench.overhead.bubble import bubble
 from bench.overhead.figure import Figure
+from bench.overhead.limits import limit_figures
 from bench.overhead.timing import side_by_side
 
 from focus import (
@@ -21,37 +23,32 @@ from focus import (
     Problem,
     Sampling,
     Search,
+    SegmentAction,
     Segments,
-    TransformersPolicy,
 )
-from focus.collect import total
+from focus.collect.driver import Driver
 from focus.execution import AdmissionPool
 from focus.search import Phase, RootOnly
-from focus.tasks.registry import load_task
 from focus.testing.envs import WalkEnv
-from focus.testing.policies import END, ScriptedPolicy
+from focus.testing.policies import END, Grouped, ScriptedPolicy
 from focus.tokens import FinishReason, Generation
-from focus.training.making import make_collector
-from focus.tree import Identity
+from focus.tree import TreeHeader
 
-__all__ = ("running_figures",)
+__all__ = ("InstantPolicy", "running_figures")
 
 _IDS = (65,) * 8
 _LOG_PROBS = (-0.5,) * 8
+_PROMPT = 40
 
 
 class InstantPolicy(ScriptedPolicy):
-    """Answers at once, or after a fixed service time, with eight made-up ids."""
+    """Answers in the next turn of the loop with eight made-up ids."""
 
-    def __init__(self, *, service_s: float = 0.0) -> None:
+    def __init__(self) -> None:
         super().__init__(lambda prompt, so_far, rng: "", context_limit=100_000)
-        self.service_s = service_s
-        self.served_s = 0.0
 
     async def generate(self, prefix: Any, sampling: Any, *, tag: Any = None) -> Generation:
-        started = time.perf_counter()
-        await asyncio.sleep(self.service_s)
-        self.served_s += time.perf_counter() - started
+        await asyncio.sleep(0)
         ends = len(prefix) % 64 > 40
         return Generation(
             ids=(*_IDS[:-1], END) if ends else _IDS,
@@ -61,30 +58,69 @@ class InstantPolicy(ScriptedPolicy):
         )
 
 
-async def _collect_all(
-    policy: InstantPolicy, *, trees: int, tokens: int, capacity: int, concurrency: int = 4
-) -> int:
-    """Requests of so many trees, all at once."""
+def running_figures(*, quick: bool) -> Iterator[Figure]:
+    """P6, P9 and P10."""
+    yield from _per_request(trees=20 if quick else 200)
+    yield _many_trees(20, 200 if quick else 1000)
+    yield from limit_figures(prompts=8 if quick else 32)
+    yield bubble(slots=64, segments=3 if quick else 8, goal=0.01)
+    yield bubble(slots=512, segments=3 if quick else 8, goal=0.03)
+
+
+def _per_request(trees: int) -> Iterator[Figure]:
+    policy = InstantPolicy()
+    requests = anyio.run(_collect_all, policy, trees)
+
+    def plain() -> None:
+        anyio.run(_tasks, policy, requests)
+
+    grown, floor = side_by_side(lambda: anyio.run(_grow_all, policy, trees), plain, rounds=3)
+    yield Figure.ratio(
+        "P6",
+        "scheduler and bookkeeping: processor time of a request until its tree stands, against "
+        "an asyncio task with a semaphore; both ask the policy, decode and step",
+        grown,
+        floor,
+        goal=2,
+    )
+    kept, floor = side_by_side(lambda: anyio.run(_collect_all, policy, trees), plain, rounds=3)
+    yield Figure.ratio("P6", "the same until its checked records stand", kept, floor, goal=3)
+
+
+def _many_trees(few: int, many: int) -> Figure:
+    """Cost of a request with many trees at once over that with few."""
+    policy = InstantPolicy()
+    seconds = []
+    for trees in (few, many):
+        started = time.process_time()
+        requests = anyio.run(_collect_all, policy, trees)
+        seconds.append((time.process_time() - started) / requests)
+    return Figure.ratio(
+        "P6", f"a request with {many} trees at once against {few}", seconds[1], seconds[0], goal=1.5
+    )
+
+
+def _collector(policy: Any, services: ExecutionServices) -> Collector:
+    agent = Agent(
+        policy,
+        parser=Segments(8),
+        sampling=Sampling(),
+        allowance=Allowance(tokens=64),
+        execution=Execution(services=services),
+    )
+    search = Search([Phase(RootOnly(), tokens=1600, siblings=4)], concurrency=8)
+    critic = Critic.constant(0.5)
+    return Collector(agent=agent, env=WalkEnv(), search=search, critic=critic, own=False)
+
+
+async def _collect_all(policy: InstantPolicy, trees: int) -> int:
+    """Requests of so many trees, all at once, to their records."""
     requests = 0
-    async with ExecutionServices(AdmissionPool(capacity)) as services:
+    async with ExecutionServices(AdmissionPool(64)) as services:
 
         async def one(number: int) -> None:
             nonlocal requests
-            agent = Agent(
-                policy,
-                parser=Segments(8),
-                sampling=Sampling(),
-                allowance=Allowance(tokens=64),
-                execution=Execution(services=services),
-            )
-            collector = Collector(
-                agent=agent,
-                env=WalkEnv(),
-                search=Search([Phase(RootOnly(), tokens=tokens)], concurrency=concurrency),
-                critic=Critic.constant(0.5),
-                own=False,
-            )
-            async with collector:
+            async with _collector(Grouped(policy), services) as collector:
                 found = await collector.collect(Problem(id=number, prompt=f"problem {number}"))
             requests += found.ledger.requests_sent
 
@@ -94,127 +130,39 @@ async def _collect_all(
     return requests
 
 
+async def _grow_all(policy: InstantPolicy, trees: int) -> None:
+    """The same trees, without credit and records."""
+    async with ExecutionServices(AdmissionPool(64)) as services:
+
+        async def one(number: int) -> None:
+            made = _collector(Grouped(policy), services)
+            critic = Critic.constant(0.5)
+            driver = Driver(
+                made.agent, made.env, made.search, critic, name=f"tree-{number}", strict=True
+            )
+            problem = Problem(id=number, prompt=f"problem {number}")
+            root = await made.agent.start(problem, made.env)
+            header = TreeHeader(
+                problem=problem, prompt_ids=root.context.ids(), policy_version=policy.version
+            )
+            await driver.grow(header, root)
+
+        async with anyio.create_task_group() as group:
+            for number in range(trees):
+                group.start_soon(one, number)
+
+
 async def _tasks(policy: InstantPolicy, count: int) -> None:
-    """The least that any client does: a task, a semaphore, a call."""
+    """The least that any client does: a task, a semaphore, a call; then decode and step."""
     gate = asyncio.Semaphore(64)
-    prefix, sampling = tuple(range(40)), Sampling()
+    prefix, sampling, env = tuple(range(_PROMPT)), Sampling(), WalkEnv()
 
     async def one() -> None:
         async with gate:
-            await policy.generate(prefix, sampling)
+            reply = await policy.generate(prefix, sampling)
+        action = SegmentAction(reply.ids, finished=False, text=policy.decode(reply.ids))
+        await env.step(0, action, None)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(count):
             group.create_task(one())
-
-
-def running_figures(*, quick: bool) -> Iterator[Figure]:
-    yield _per_request(trees=20 if quick else 200)
-    yield from _limits(prompts=8 if quick else 32)
-    yield _bubble(slots=64, waves=3 if quick else 10)
-
-
-def _per_request(trees: int) -> Figure:
-    policy = InstantPolicy()
-    requests = 0
-
-    def ours() -> None:
-        nonlocal requests
-        requests = anyio.run(lambda: _collect_all(policy, trees=trees, tokens=1600, capacity=64))
-
-    ours()
-    seconds, floor = side_by_side(ours, lambda: anyio.run(_tasks, policy, requests), rounds=3)
-    return Figure.ratio(
-        "P6",
-        "processor time a request, search to records, against an asyncio task with a semaphore",
-        seconds,
-        floor,
-        goal=2,
-    )
-
-
-def _limits(prompts: int) -> Iterator[Figure]:
-    ledger, errors = anyio.run(_real_trees, prompts)
-    for name, what, goal in (
-        ("eta_gen", "generated tokens that are trained or give a target its value", 0.98),
-        ("eta_prefill", "prefill that any collector needs, of what was computed", 0.9),
-        ("eta_req", "requests needed, of those accepted", 0.9),
-        ("eta_critic", "critic calls needed, of those made", 0.95),
-    ):
-        if ledger[name] is not None:
-            yield Figure(
-                id="P9",
-                what=f"{name}: {what}",
-                value=ledger[name],
-                unit="share",
-                goal=goal,
-                floor=1.0,
-                better="higher",
-            )
-    yield Figure(
-        id="P10",
-        what="budget error of the default mean cap: mean |spent - budget| / budget",
-        value=sum(errors) / len(errors),
-        unit="share",
-        goal=0.05,
-        floor=0.0,
-    )
-
-
-async def _real_trees(prompts: int) -> tuple[dict[str, Any], list[float]]:
-    """Trees of the shipped model on its own task, by the default search."""
-    task, budget = load_task("demo"), 640
-    found = []
-    async with (
-        TransformersPolicy("builtin", device="cpu", max_batch=64) as policy,
-        ExecutionServices(AdmissionPool(64)) as services,
-    ):
-        search = Search.two_phase(tokens=budget)
-
-        async def one(problem: Problem) -> None:
-            collector = make_collector(
-                policy,
-                task,
-                problem,
-                search=search,
-                critic=Critic.constant(0.4),
-                credit=_default_credit(),
-                packing="path",
-                seed=1,
-                services=services,
-            )
-            async with collector:
-                found.append(await collector.collect(problem, identity=Identity(run="bench")))
-
-        async with anyio.create_task_group() as group:
-            for problem in task.problems("train", prompts):
-                group.start_soon(one, problem)
-    errors = [abs(c.ledger.tokens_generated - budget) / budget for c in found]
-    return total([c.ledger for c in found]).to_dict(), errors
-
-
-def _default_credit() -> Any:
-    from focus import RefinedTd
-
-    return RefinedTd()
-
-
-def _bubble(*, slots: int, waves: int) -> Figure:
-    """Idle share of the slots between the first reply and the last request, 2 s a segment."""
-    policy = InstantPolicy(service_s=2.0)
-    started = time.perf_counter()
-    anyio.run(
-        lambda: _collect_all(
-            policy, trees=2 * slots, tokens=8 * waves, capacity=slots, concurrency=1
-        )
-    )
-    wall = time.perf_counter() - started
-    busy = policy.served_s / (slots * wall)
-    return Figure(
-        id="P10",
-        what=f"bubble: idle share of {slots} slots, 2 s a segment, twice as many trees as slots",
-        value=1 - busy,
-        unit="share",
-        goal=0.01,
-        floor=0.0,
-    )
