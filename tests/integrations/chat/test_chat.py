@@ -68,6 +68,8 @@ def http_program(client: Any, problem: Problem) -> float:
         body = {"messages": [{"role": "user", "content": problem.prompt}], "tools": [LOOK]}
         assert http.post(f"{base}/embeddings", json=body).status_code == 404
         assert http.post(url, content=b"").status_code == 413
+        assert http.post(url, content=iter([b"{}"])).status_code == 413  # of no known length
+        assert http.post(url, content=b'{"n": NaN}').status_code == 400
         reply = http.post(url, json=body).json()
     return float(reply["choices"][0]["message"]["content"] == problem.label)
 

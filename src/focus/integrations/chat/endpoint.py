@@ -58,7 +58,8 @@ def _handler(
             self.wfile.write(body)
 
         def _answered(self) -> tuple[HTTPStatus, Mapping[str, Any]]:
-            size = int(self.headers.get("content-length") or 0)
+            told = self.headers.get("content-length") or ""
+            size = int(told) if told.isdecimal() else 0
             if not 0 < size <= _MOST_BYTES:
                 self.close_connection = True
                 return _fault(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no body, or too large a one")
