@@ -6,7 +6,8 @@ The policy stands still at its start. Each round of a method gives an estimate g
 rounds, with the true gradient t and n thousand tokens a round:
 
     cosine    mean over rounds of cos(g, t)
-    skew      sine of the angle between the mean of g and t: the bias that no step size removes
+    skew      sine of the angle between the mean of g and t
+    bias      what is left of the skew without that of noise alone: no step size removes it
     scale     length of the mean's part along t, in lengths of t
     noise     n · E|g - mean|² / |mean|²: relative variance of an estimate from 1,000 tokens
 """
@@ -44,6 +45,7 @@ class GradientQuality:
         cosine, cosine_error: mean over rounds, and its standard error.
         skew, scale: of the mean estimate.
         skew_floor: what noise alone would show: the mean's own standard error over its length.
+        bias: √(skew² − skew_floor²), 0 where noise explains all of it.
         noise: relative variance per thousand tokens.
     """
 
@@ -55,6 +57,7 @@ class GradientQuality:
     cosine_error: float
     skew: float
     skew_floor: float
+    bias: float
     scale: float
     noise: float
 
@@ -76,6 +79,8 @@ def gradient_quality(
     cosines = stacked @ aim / (np.linalg.norm(stacked, axis=1) * wanted + 1e-300)
     spread = float(((stacked - mean) ** 2).sum() / (len(stacked) - 1))
     along = float(mean @ aim) / (length * wanted)
+    skew = math.sqrt(max(0.0, 1 - along * along))
+    floor = math.sqrt(spread / len(stacked)) / length
     return GradientQuality(
         task=task,
         method=method,
@@ -83,8 +88,9 @@ def gradient_quality(
         tokens_per_round=tokens,
         cosine=float(cosines.mean()),
         cosine_error=float(cosines.std(ddof=1) / math.sqrt(len(stacked))),
-        skew=math.sqrt(max(0.0, 1 - along * along)),
-        skew_floor=math.sqrt(spread / len(stacked)) / length,
+        skew=skew,
+        skew_floor=floor,
+        bias=math.sqrt(max(0.0, skew**2 - floor**2)),
         scale=float(mean @ aim) / wanted**2,
         noise=tokens / 1000 * spread / length**2,
     )
@@ -124,7 +130,7 @@ def main() -> None:
     if unknown := [name for name in methods if name not in METHODS]:
         parser.error(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}")
     found = []
-    print(f"{'method':<16}{'cosine':>14}{'skew (floor)':>16}{'scale':>9}{'noise/1k':>10}")
+    print(f"{'method':<16}{'cosine':>14}{'skew':>8}{'bias':>8}{'scale':>9}{'noise/1k':>10}")
     for method in methods:
         spec = TrialSpec(
             task=options.task,
@@ -139,7 +145,7 @@ def main() -> None:
         found.append(asdict(one))
         print(
             f"{method:<16}{one.cosine:>8.3f}±{one.cosine_error:.3f}"
-            f"{one.skew:>9.3f} ({one.skew_floor:.2f}){one.scale:>9.2f}{one.noise:>10.2f}",
+            f"{one.skew:>8.2f}{one.bias:>8.2f}{one.scale:>9.2f}{one.noise:>10.2f}",
             flush=True,
         )
     if options.out is not None:
