@@ -172,11 +172,18 @@ def test_a_trial_that_was_cut_short_is_shown_as_such(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.anyio
-@pytest.mark.parametrize("method", ["grpo", "focus", "vine-ppo", "spo-tree", "tree-grpo"])
-async def test_a_trial_draws_its_curve(method, tmp_path):
+@pytest.mark.parametrize(
+    ("task", "method"),
+    [
+        *(("chain-5", name) for name in ("grpo", "focus", "vine-ppo", "spo-tree", "tree-grpo")),
+        *(("chain-5", name) for name in ("ppo", "trace", "grpo-filter")),
+        ("browse", "tree-rl"),
+        ("gym-count_bits", "grpo"),
+    ],
+)
+async def test_a_trial_draws_its_curve(task, method, tmp_path):
     spec = TrialSpec(
-        task="chain-5",
-        model="builtin",
+        task=task,
         method=method,
         prompts=2,
         minibatches=1,
