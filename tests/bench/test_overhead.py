@@ -42,7 +42,7 @@ def test_a_figure_knows_which_way_is_better(better, value, met):
 @pytest.mark.full
 def test_conversion_and_growth_are_measured():
     found = [figure.id for figure in (*conversion_figures(), *growth_figures())]
-    assert found == ["P3", "P4", "P4", "P7", "P7", "P7", "P8", "P8"]
+    assert found == ["P3", "P4", "P4", "P7", "P7", "P7", "P7", "P8", "P8"]
 
 
 @pytest.mark.full

@@ -64,7 +64,7 @@ def test_the_newest_file_of_figures_counts_and_every_file_is_named(tmp_path: Pat
 
 def _curve(method: str, rate: float, accuracies: list[float], seed: int) -> dict[str, Any]:
     spec = {"task": "sums", "method": method, "learning_rate": rate, "seed": seed}
-    spec |= {"prompts": 8, "minibatches": 2}
+    spec |= {"prompts": 8, "minibatches": 2, "budget": 2000}
     cost = {"prefill": 0, "learner": 0, "critic_calls": 0, "wall_s": 0.0, "mixed_ratio": None}
     points = [
         {"tokens": 1000 * step, "accuracy": accuracy, **cost, "wall_s": float(step)}
