@@ -62,8 +62,20 @@ def _say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
-def train(folder: Path, options: argparse.Namespace) -> Snapshot:
+def best(folder: Path, options: argparse.Namespace) -> tuple[Snapshot, dict[str, float]]:
+    """Of one training per rate the one with the least held-out error; and all their errors.
+
+    Fresh outcomes have no part in the choice: they judge.
+    """
+    tried = [train(folder, rate, options) for rate in options.lr]
+    errors = [float(one.facts.metrics["held_out_error"]) for one in tried]
+    chosen = min(range(len(tried)), key=errors.__getitem__)
+    return tried[chosen], dict(zip(map(str, options.lr), errors, strict=True))
+
+
+def train(folder: Path, rate: float, options: argparse.Namespace) -> Snapshot:
     """`focus critic train` in processes of its own; the snapshot that it published."""
+    store = folder / f"store-{rate:g}"
     settings = {
         "passes": options.passes,
         "batch_contexts": options.batch,
@@ -72,14 +84,14 @@ def train(folder: Path, options: argparse.Namespace) -> Snapshot:
         "checkpoint_steps": 1000,
         "patience": 2,
     }
-    words = ["critic", "train", str(folder / "records"), "--out", str(folder / "store")]
+    words = ["critic", "train", str(folder / "records"), "--out", str(store)]
     words += ["--outcomes", str(folder / "outcomes"), "--model", str(folder / "model")]
-    words += ["--lr", str(options.lr)]
+    words += ["--lr", str(rate)]
     words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     if options.device:
         words += ["--device", options.device]
     subprocess.run([*launcher(options.processes), *words], check=True, env=environment(options))
-    snapshot = SnapshotStore(folder / "store").current()
+    snapshot = SnapshotStore(store).current()
     assert snapshot is not None, "the trainer publishes its session"
     return snapshot
 
@@ -155,7 +167,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--pretrain-batch", type=int, default=512, help="rollouts per step")
     parser.add_argument("--pretrain-lr", type=float, default=6e-4)
     parser.add_argument("--passes", type=int, default=5)
-    parser.add_argument("--lr", type=float, default=2e-4)
+    parser.add_argument(
+        "--lr", type=float, nargs="+", default=[5e-5], help="several: the best of them"
+    )
     parser.add_argument("--batch", type=int, default=256, help="contexts per step")
     parser.add_argument("--batch-tokens", type=int, default=65_536)
     parser.add_argument("--precision", default="auto", help="bf16 where CUDA has it")
@@ -173,7 +187,8 @@ def main(arguments: Sequence[str]) -> None:
         )
         _say(f"{count} records made in {time.monotonic() - began:.0f} s")
         found = write_model(folder / "model", options)
-        found |= figures(train(folder, options), truth=truth)
+        snapshot, tried = best(folder, options)
+        found |= {**figures(snapshot, truth=truth), "held_out_error_by_rate": tried}
         found |= {"processes": options.processes, "fsdp": options.fsdp}
         found["wall_s"] = round(time.monotonic() - began, 1)
     tell(found)

@@ -106,9 +106,12 @@ def run(folder: Path, *options: str) -> dict[str, Any]:
 def test_a_tiny_run_ends_with_figures(tmp_path: Path) -> None:
     size = ["--layers", "1", "--hidden", "16", "--terms", "4", "--pretrain-batch", "8"]
     words = ["--problems", "48", "--fresh", "200", "--passes", "1", "--batch", "64"]
-    found = run(tmp_path, *size, *words, "--pretrain-steps", "2")
+    found = run(tmp_path, *size, *words, "--pretrain-steps", "2", "--lr", "1e-3", "1e-4")
     assert found["fresh_outcomes"] == 600
     assert found["records"] + found["held_out_records"] == 144
     assert 0 < found["brier_truth"] < found["brier_constant"]["mean"]
     assert sum(bar["n"] for bar in found["calibration"]) == 600
     assert found["pretrain_rollouts"] == 16
+    errors = found["held_out_error_by_rate"]
+    assert errors.keys() == {"0.001", "0.0001"}
+    assert found["held_out_error"] == min(errors.values())
