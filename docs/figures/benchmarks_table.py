@@ -50,8 +50,9 @@ def _is_known(result: Result) -> bool:
 
 
 def _newest(results: Mapping[str, Result]) -> Iterator[tuple[str, Result]]:
-    """The last one by name, which begins with the date."""
-    yield from sorted(results.items())[-1:]
+    """Those of the last day; names begin with the date."""
+    last = max(results, default="")[: len("2026-01-01")]
+    yield from (item for item in sorted(results.items()) if item[0].startswith(last))
 
 
 def _source(name: str, result: Result) -> str:
