@@ -16,8 +16,9 @@ __all__ = ("siblings", "stray_cancellation", "to_its_end", "within")
 
 T = TypeVar("T")
 
-_AGAIN_S = 0.01
-"""Pause before work that swallowed its cancellation at the deadline is cancelled once more."""
+_AGAIN_S = 1.0
+"""Pause before work that swallowed its cancellation at the deadline is cancelled once more: longer
+than work may take to tell its server (`focus.policies.sglang_server`)."""
 
 
 @contextmanager

@@ -14,12 +14,18 @@ from typing import Any, Self
 import httpx
 
 from focus.errors import ConfigError, CorruptReply, Refused, RequestError
-from focus.policies.base import RequestTag
+from focus.policies.base import Ask, RequestTag
 from focus.policies.codec import Codec
 from focus.policies.convention import LogProbConvention, probe_convention
 from focus.policies.http import HttpServer, JsonServer
 from focus.policies.sglang_server import SGLangServer
-from focus.policies.sglang_wire import Asked, generate_payload, read_reply
+from focus.policies.sglang_wire import (
+    Asked,
+    generate_payload,
+    group_payload,
+    read_group,
+    read_reply,
+)
 from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
@@ -72,6 +78,8 @@ class SGLangPolicy:
         log_probs: what the server is declared to report: "processed" or "raw" (SGLang with
             SGLANG_RETURN_ORIGINAL_LOGPROB); `probe` finds out.
         client: an httpx client to borrow; None makes one on first use.
+        together: send siblings as one request with a list of prefixes. The server itself takes
+            lists; a router in front of it may refuse them, hence off.
         abort_at_workers: the address is a router, which passes no aborts on: ask it for its
             workers and tell them. They are hosts of the router's choice, hence off.
 
@@ -93,8 +101,10 @@ class SGLangPolicy:
         profile: str = "token_chunk",
         log_probs: str = "processed",
         client: httpx.AsyncClient | None = None,
+        together: bool = False,
         abort_at_workers: bool = False,
     ) -> None:
+        self._together = together
         _check_limits(context_limit, train_temperature)
         self._convention = _declared(log_probs, train_temperature)
         self._transport = (
@@ -179,16 +189,46 @@ class SGLangPolicy:
                 than the context holds; nothing was sent. Or the server refuses.
             TransientError, Aborted, CorruptReply, FatalError: see `focus.errors`.
         """
-        max_tokens = self._room(prefix, sampling.max_tokens)
-        rid = self._rid(tag)
-        payload = generate_payload(prefix, sampling, max_tokens=max_tokens, rid=rid)
-        name = tag.request if tag is not None else rid
-        asked = Asked(rid, name, len(prefix), self._pinned)
+        payload, asked = self._request(prefix, Ask(sampling, tag))
         try:
             return read_reply(await self._server.generate(payload, headers=_routing(tag)), asked)
         except RequestError as error:
             fault = self._transport.cleaned(error)
         raise fault
+
+    @property
+    def samples_together(self) -> bool:
+        """Siblings go out as one request; `together` says so."""
+        return self._together
+
+    async def generate_group(
+        self, prefix: TokenIds, asks: Sequence[Ask]
+    ) -> Sequence[Generation | RequestError]:
+        """Continuations of one prefix by one request; each has its own id, seed and check.
+
+        Raises:
+            RequestError: as `generate`, for all of them.
+        """
+        requests = [self._request(prefix, ask) for ask in asks]
+        payload = group_payload([payload for payload, _ in requests])
+        try:
+            body = await self._server.generate(payload, headers=_routing(asks[0].tag))
+            found = read_group(body, [asked for _, asked in requests])
+            return [self._told(each) for each in found]
+        except RequestError as error:
+            fault = self._transport.cleaned(error)
+        raise fault
+
+    def _told(self, answer: Generation | RequestError) -> Generation | RequestError:
+        return self._transport.cleaned(answer) if isinstance(answer, RequestError) else answer
+
+    def _request(self, prefix: TokenIds, ask: Ask) -> tuple[dict[str, Any], Asked]:
+        """The body of one request, and what its reply is checked against."""
+        max_tokens = self._room(prefix, ask.sampling.max_tokens)
+        rid = self._rid(ask.tag)
+        payload = generate_payload(prefix, ask.sampling, max_tokens=max_tokens, rid=rid)
+        name = ask.tag.request if ask.tag is not None else rid
+        return payload, Asked(rid, name, len(prefix), self._pinned)
 
     def _rid(self, tag: RequestTag | None) -> str:
         """A name that no other request has.

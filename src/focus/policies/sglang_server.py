@@ -63,7 +63,7 @@ class SGLangServer:
             )
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_ABORT_S, shield=True):
-                await self._abort(payload["rid"])
+                await self._abort_all(payload["rid"])
             raise
 
     async def weight_version(self) -> str | None:
@@ -104,6 +104,11 @@ class SGLangServer:
                     return found
         return {}
 
+    async def _abort_all(self, rids: str | list[str]) -> None:
+        async with anyio.create_task_group() as group:
+            for rid in [rids] if isinstance(rids, str) else rids:
+                group.start_soon(self._abort, rid)
+
     async def _abort(self, rid: str) -> None:
         """Best effort: a server that cannot be told will finish the request for nobody."""
         with suppress(RequestError):
@@ -125,7 +130,9 @@ class SGLangServer:
 
 def _most_bytes(payload: Mapping[str, Any]) -> int:
     """More than any honest reply to this request has: parsed JSON takes far more room."""
-    tokens: int = payload["sampling_params"]["max_new_tokens"]
+    settings = payload["sampling_params"]
+    each = settings if isinstance(settings, list) else [settings]
+    tokens: int = sum(one["max_new_tokens"] for one in each)
     return _REPLY_BYTES + tokens * _TOKEN_BYTES
 
 

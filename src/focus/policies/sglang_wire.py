@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from focus.errors import Aborted, CorruptReply
+from focus.errors import Aborted, CorruptReply, RequestError
 from focus.policies.faults import classify_status
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation, LogProbs, TokenIds
 
-__all__ = ("Asked", "generate_payload", "read_reply")
+__all__ = ("Asked", "generate_payload", "group_payload", "read_group", "read_reply")
 
 _NEUTRAL = {
     "min_p": 0.0,
@@ -70,6 +70,43 @@ def generate_payload(
         "sampling_params": params,
         "return_logprob": True,
     }
+
+
+def group_payload(payloads: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One body for several requests: their prefixes, settings and names, each a list.
+
+    >>> one = generate_payload((1, 2), Sampling(seed=7), max_tokens=3, rid="r")
+    >>> two = generate_payload((1, 2), Sampling(seed=8), max_tokens=3, rid="s")
+    >>> group_payload([one, two])["rid"], group_payload([one, two])["input_ids"]
+    (['r', 's'], [[1, 2], [1, 2]])
+    """
+    return {
+        "rid": [payload["rid"] for payload in payloads],
+        "input_ids": [payload["input_ids"] for payload in payloads],
+        "sampling_params": [payload["sampling_params"] for payload in payloads],
+        "return_logprob": True,
+    }
+
+
+def read_group(body: Any, asked: Sequence[Asked]) -> list[Generation | RequestError]:
+    """The generations in a 200 reply to a group, each with an error of its own where it is bad.
+
+    Raises:
+        CorruptReply: not one reply per request.
+        RequestError: an error object in place of the list.
+    """
+    if isinstance(body, Mapping) and "meta_info" not in body:
+        raise _error_object(body)
+    if not isinstance(body, list) or len(body) != len(asked):
+        raise CorruptReply(f"the reply to {len(asked)} requests is {_shown(body)}")
+    return [_one_of_group(one, each) for one, each in zip(body, asked, strict=True)]
+
+
+def _one_of_group(body: Any, asked: Asked) -> Generation | RequestError:
+    try:
+        return read_reply(body, asked)
+    except RequestError as error:
+        return error
 
 
 def read_reply(body: Any, asked: Asked) -> Generation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -69,7 +70,9 @@ class ChaosServer:
             return Answer.of({"model_path": "chaos", "weight_version": self.engine.version})
         return Answer(status=404)
 
-    def _generate(self, asked: Mapping[str, Any]) -> Speech:
+    def _generate(self, asked: Mapping[str, Any]) -> Answer | Speech:
+        if isinstance(asked["rid"], list):
+            return self._group(asked)
         rid, prefix = asked["rid"], tuple(asked["input_ids"])
         name = rid.partition("~")[0]
         fault = self._fault(name)
@@ -90,6 +93,26 @@ class ChaosServer:
             return _Spoken((Send(scene.honest),), entry, self._speaking)
         self._strike(fault)
         return _Spoken(tuple(fault.act(scene)), entry, self._speaking)
+
+    def _group(self, asked: Mapping[str, Any]) -> Answer | Speech:
+        """Several requests in one body.
+
+        A fault of content strikes the reply of its own request; any other befalls the body.
+        """
+        bodies, first = [], len(self.ledger.entries)
+        for rid, prefix, params in zip(
+            asked["rid"], asked["input_ids"], asked["sampling_params"], strict=True
+        ):
+            one = {**asked, "rid": rid, "input_ids": prefix, "sampling_params": params}
+            speech = self._generate(one)
+            said = speech.steps if isinstance(speech, _Spoken) else ()
+            body = _body_of(said)
+            if body is None:
+                return speech
+            bodies.append(body)
+        for entry in self.ledger.entries[first:]:
+            entry.whole = True
+        return Answer.of(bodies)
 
     def _fault(self, name: str) -> Fault | None:
         if self._struck:
@@ -124,6 +147,18 @@ class ChaosServer:
         self._reopening = None
 
 
+def _body_of(steps: Sequence[Step]) -> Any:
+    """The JSON value that is sent, if that is all that happens."""
+    sent = b"".join(step.data for step in steps if isinstance(step, Send))
+    head, _, body = sent.partition(b"\r\n\r\n")
+    if len(steps) != 1 or b" 200 " not in head.split(b"\r\n")[0]:
+        return None
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
 class _Spoken(Wire):
     """A reply that notes whether it went out whole."""
 
@@ -131,6 +166,7 @@ class _Spoken(Wire):
         self, steps: Sequence[Step], entry: Entry, speaking: set[asyncio.StreamWriter]
     ) -> None:
         super().__init__(steps)
+        self.steps = steps
         self._entry = entry
         self._speaking = speaking
 
