@@ -48,7 +48,7 @@ def _facts() -> dict[str, str]:
         "what": "Overhead and limits",
         "date": date.today().isoformat(),
         "machine": f"{machine}, Python {platform.python_version()}",
-        "command": "focus bench --quick --json figures.json",
+        "command": "focus bench --quick --json=figures.json",
     }
 
 
