@@ -114,10 +114,17 @@ class _Host:
         self._reap_orphans()
 
     def _reap_orphans(self) -> None:
-        """Reap what episodes left behind; a pid that is reaped is never signalled again."""
+        """Reap what has ended; an episode that ended by itself takes its group with it.
+
+        The group is ended before its leader is reaped: until then nobody else has its number.
+        """
         with suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-                self._live.discard(ended)
+            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if found.si_pid in self._live:
+                    self._live.discard(found.si_pid)
+                    with suppress(ProcessLookupError):
+                        os.killpg(found.si_pid, signal.SIGKILL)
+                os.waitpid(found.si_pid, 0)
 
     def end_all(self) -> None:
         for pid in tuple(self._live):
