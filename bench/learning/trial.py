@@ -23,6 +23,7 @@ from focus._cancellation import siblings
 from focus.collect import Collection
 from focus.credit import Credit
 from focus.critic import Critic
+from focus.critic.surprisal import SurprisalModel
 from focus.execution import AdmissionPool, ExecutionServices
 from focus.integrations.local import LocalLearner
 from focus.records.records import ActorRecord, CriticRecord
@@ -34,6 +35,9 @@ from focus.training.steering import OutcomeWindow
 from focus.tree import Identity
 
 __all__ = ("Trial", "TrialSpec", "run_trial")
+
+SURPRISAL_ROUNDS = 24
+"""Rounds that a surprisal critic is fitted to; a fit has no memory of its own."""
 
 Point = dict[str, Any]
 
@@ -108,8 +112,11 @@ class Trial:
         )
         self.learner = _learner(spec, self.critic_settings, device)
         self.token_values = self._token_values() if self.method.critic == "token" else None
+        self.surprisal = SurprisalModel.constant(0.5, version="surprisal-0")
         self.window = OutcomeWindow(spec.replay)
-        self.replay: deque[tuple[list[CriticRecord], list[Collection]]] = deque(maxlen=spec.replay)
+        self.replay: deque[tuple[list[CriticRecord], list[Collection]]] = deque(
+            maxlen=SURPRISAL_ROUNDS if self.method.values == "surprisal" else spec.replay
+        )
         self.judge = Judge()
         self.points: list[Point] = []
         self.books = Books()
@@ -177,6 +184,7 @@ class Trial:
             accuracy, self.length = found.accuracy, found.tokens / found.n
         if not self.points:
             self.window.first_guess = accuracy
+            self.surprisal = SurprisalModel.constant(accuracy, version="surprisal-0")
         return accuracy
 
     @property
@@ -205,7 +213,7 @@ class Trial:
         named = ("train", index, draw) if draw else ("train", index)
         problems = self.task.problems("train", spec.prompts, seed=derive_seed(spec.seed, *named))
         constant = Critic.constant(round(self.window.rates().constant, 6))
-        critic = self.learner.critic() if self.steers else constant
+        critic = self.critic() if self.steers else constant
         warm = method.warm_credit is not None and not self.steers
         credit = method.warm_credit if warm else method.credit
         assert credit is not None
@@ -240,7 +248,7 @@ class Trial:
             self.books.critic_read += sum(c.ledger.tokens_distinct for c in collections)
             await self.judge.hear(
                 collections,
-                self.learner.critic(),
+                self.critic(),
                 policy=self.learner.policy,
                 rates=self.window.rates(),
             )
@@ -260,10 +268,20 @@ class Trial:
             self.learner.update_actor(records, seed=seed)
         self.learner.publish(index)
 
+    def critic(self) -> Critic:
+        """The learned critic as it stands."""
+        if self.method.values == "surprisal":
+            return Critic.local(self.surprisal)
+        return self.learner.critic()
+
     def _learn_values(self, collections: Sequence[Collection], seed: int) -> None:
         self.replay.append(([r for c in collections for r in c.critic], list(collections)))
         records = [r for batch, _ in self.replay for r in batch]
         trees = [collection for _, batch in self.replay for collection in batch]
+        if self.method.values == "surprisal":
+            version = f"surprisal-{len(self.points)}-{seed}"
+            self.surprisal = self.surprisal.fitted(records, version=version)
+            return
         self.learner.update_critic(records, seed=seed)
         self.books.critic_trained += trained_by_critic(trees, len(records), self.critic_settings)
 

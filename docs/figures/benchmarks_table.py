@@ -133,15 +133,31 @@ def _learning(name: str, result: Result) -> str:
 
 
 def _from_trials(trials: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Per task the summary of each method at its best rate."""
+    """Per task the summary of each method at its best rate and batch, over all their seeds."""
     report = _bench("report")
+    whole = [t for t in trials if t["points"][-1]["tokens"] >= t["spec"]["budget"]]
     found: dict[str, list[dict[str, Any]]] = {}
-    for task in sorted({trial["spec"]["task"] for trial in trials}):
-        own = [trial for trial in trials if trial["spec"]["task"] == task]
-        best = list(report.best_rates(own).values())
-        chosen = [trial for trial in own if trial["spec"] in best]
+    for task in sorted({trial["spec"]["task"] for trial in whole}):
+        best: dict[str, list[dict[str, Any]]] = {}
+        for cell in _cells([trial for trial in whole if trial["spec"]["task"] == task]):
+            method = cell[0]["spec"]["method"]
+            best[method] = max(best.get(method, cell), cell, key=lambda c: _mean_area(report, c))
+        chosen = [trial for cell in best.values() for trial in cell]
         found[task] = [asdict(summary) for summary in report.summaries(chosen)]
     return found
+
+
+def _cells(trials: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Trials that share all but their seed."""
+    cells: dict[str, list[dict[str, Any]]] = {}
+    for trial in trials:
+        key = json.dumps({**trial["spec"], "seed": None}, sort_keys=True)
+        cells.setdefault(key, []).append(trial)
+    return list(cells.values())
+
+
+def _mean_area(report: ModuleType, cell: Sequence[dict[str, Any]]) -> float:
+    return sum(map(report.area, cell)) / len(cell)
 
 
 def _bench(name: str) -> ModuleType:

@@ -76,11 +76,17 @@ class TokenChain:
     ((1, 2, 3), 3, 2)
     """
 
-    __slots__ = ("_length", "own", "parent")
+    __slots__ = ("_length", "log_probs", "own", "parent")
 
-    def __init__(self, own: Iterable[int], parent: TokenChain | None = None) -> None:
+    def __init__(
+        self,
+        own: Iterable[int],
+        parent: TokenChain | None = None,
+        log_probs: LogProbs | None = None,
+    ) -> None:
         self.own: TokenIds = tuple(own)
         self.parent: TokenChain | None = parent
+        self.log_probs: LogProbs | None = log_probs
         self._length = len(self.own) + (len(parent) if parent is not None else 0)
 
     def __len__(self) -> int:
@@ -89,9 +95,9 @@ class TokenChain:
     def __repr__(self) -> str:
         return f"TokenChain({self._length} tokens)"
 
-    def extended(self, ids: Iterable[int]) -> TokenChain:
-        """This sequence followed by `ids`."""
-        return TokenChain(ids, self)
+    def extended(self, ids: Iterable[int], log_probs: LogProbs | None = None) -> TokenChain:
+        """This sequence followed by `ids`; `log_probs` are theirs if they were sampled."""
+        return TokenChain(ids, self, log_probs)
 
     @property
     def first(self) -> TokenChain:
@@ -118,3 +124,17 @@ class TokenChain:
             link = link.parent
         before = 0 if link is None else len(link)
         return tuple(chain.from_iterable(reversed(links)))[start - before :]
+
+    def sampled_log_probs(self) -> LogProbs:
+        """Log-probs of the sampled tokens, in order; other tokens have none.
+
+        >>> TokenChain((1, 2)).extended((3,), (-0.5,)).extended((4,)).sampled_log_probs()
+        (-0.5,)
+        """
+        links = []
+        link: TokenChain | None = self
+        while link is not None:
+            if link.log_probs is not None:
+                links.append(link.log_probs)
+            link = link.parent
+        return tuple(chain.from_iterable(reversed(links)))

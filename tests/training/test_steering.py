@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
-from focus import Collection, Credit, Critic, DirectBranchTd, Ledger, RefinedTd
+from focus import Collection, Credit, Critic, DirectBranchTd, LambdaTd, Ledger, RefinedTd
+from focus.records import CriticContext
 from focus.testing.trees import Sketch, build_tree, end, fork
 from focus.training.gate import BaseRates, GateSample, judge
 from focus.training.steering import OutcomeWindow, Steering
@@ -70,6 +72,21 @@ def test_the_learned_critic_steers_while_its_last_judgement_holds() -> None:
     steering.judged(judge(failing(), BaseRates(0.5)), round_index=4)
     assert steering.critic(LEARNED).version == "constant-0.25"
     assert steering.opened_round == 3
+
+
+def test_lambda_credit_trusts_outcomes_alone_until_the_gate_opens() -> None:
+    steering = Steering(OutcomeWindow(1), 0.8)
+    assert steering.credit() == LambdaTd(decay=1.0)
+    steering.judged(judge(passing(), BaseRates(0.5)), round_index=0)
+    assert steering.credit() == LambdaTd(decay=0.8)
+
+
+def test_a_constant_renders_for_the_critic_that_learns_from_it() -> None:
+    async def predict(contexts: Sequence[CriticContext]) -> list[float]:
+        return [0.5 for _ in contexts]
+
+    learned = Critic.function(predict, version="1", renderer="surprisal/1")
+    assert Steering(OutcomeWindow(1)).critic(learned).renderer == "surprisal/1"
 
 
 def test_steering_survives_its_state() -> None:

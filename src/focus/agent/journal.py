@@ -76,7 +76,7 @@ class Entry:
             context = context.extended(self.rebased[len(context) :])
         else:
             for span in self.edge.spans:
-                context = context.extended(span.ids)
+                context = context.extended(span.ids, span.log_probs)
         return replace(
             parent,
             context=context,

@@ -56,7 +56,7 @@ class _Reply:
 
     @property
     def written(self) -> TokenChain:
-        return self.before.context.extended(self.generation.ids)
+        return self.before.context.extended(self.generation.ids, self.generation.log_probs)
 
     @property
     def span(self) -> Span:

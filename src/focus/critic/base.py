@@ -94,7 +94,13 @@ class Critic:
         self._coalesced = Coalescer(self._answer, most=batch)
 
     @classmethod
-    def constant(cls, value: float, *, value_range: tuple[float, float] = (0.0, 1.0)) -> Critic:
+    def constant(
+        cls,
+        value: float,
+        *,
+        value_range: tuple[float, float] = (0.0, 1.0),
+        renderer: str = "token_chunk/1",
+    ) -> Critic:
         """The same value everywhere; where a run starts.
 
         Raises:
@@ -103,7 +109,13 @@ class Critic:
         if not (math.isfinite(value) and value_range[0] <= value <= value_range[1]):
             raise ConfigError(f"constant critic: {value} lies outside {value_range}")
         version = f"constant-{value:g}"
-        return cls(None, version=version, value_range=value_range, fixed_value=float(value))
+        return cls(
+            None,
+            version=version,
+            value_range=value_range,
+            renderer=renderer,
+            fixed_value=float(value),
+        )
 
     @classmethod
     def function(

@@ -7,9 +7,11 @@ the grade or the future.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from focus.checkpoint import Checkpoint
+from focus.critic.surprisal import SURPRISAL, surprisal_profile
 from focus.errors import ConfigError
 from focus.policies.base import Policy
 from focus.records.records import CriticContext
@@ -29,8 +31,19 @@ def _token_chunk(policy: Policy, checkpoint: Checkpoint) -> CriticContext:
     )
 
 
+def _surprisal(policy: Policy, checkpoint: Checkpoint) -> CriticContext:
+    profile = surprisal_profile(checkpoint.context.sampled_log_probs())
+    return CriticContext(
+        renderer=SURPRISAL,
+        text=json.dumps([round(number, 6) for number in profile]),
+        remaining_tokens=checkpoint.allowance.tokens,
+        remaining_turns=checkpoint.allowance.turns,
+    )
+
+
 RENDERERS: dict[str, Callable[[Policy, Checkpoint], CriticContext]] = {
     "token_chunk/1": _token_chunk,
+    SURPRISAL: _surprisal,
 }
 """Known renderers by name and version; a changed rendering gets a new version."""
 

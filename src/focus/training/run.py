@@ -25,7 +25,6 @@ from focus.records.files import read_whole
 from focus.records.records import CriticRecord
 from focus.records.strict_json import loads
 from focus.sampling import derive_seed
-from focus.search import Search
 from focus.tasks.registry import Task
 from focus.training.gate import GateSample, judge
 from focus.training.learner import Learner
@@ -33,6 +32,7 @@ from focus.training.ledger import AppliedRound, RunLedger
 from focus.training.making import make_collector
 from focus.training.metrics import MetricsLog, judgement_metrics, round_metrics
 from focus.training.rundir import RunDirectory
+from focus.training.searches import search_of
 from focus.training.settings import TrainSettings
 from focus.training.solving import Accuracy, evaluate, gate_samples
 from focus.training.steering import OutcomeWindow, Steering
@@ -97,7 +97,8 @@ class TrainingRun:
         self._note_settings()
         self._name = self._ledger.fact("name")
         self._sink = JsonlDirectory(self.directory.critic, fsync=True)
-        self._steering = Steering(OutcomeWindow(self.settings.replay_rounds))
+        decay = self.settings.decay if self.settings.credit == "lambda" else None
+        self._steering = Steering(OutcomeWindow(self.settings.replay_rounds), decay)
         self._replay: deque[list[CriticRecord]] = deque(maxlen=self.settings.replay_rounds)
         done = self._ledger.applied()
         self._metrics = MetricsLog(self.directory, [entry.metrics for entry in done])
@@ -228,9 +229,7 @@ class TrainingRun:
         """All trees of a round, concurrently; each one's critic records reach the disk."""
         critic = self._steering.critic(self.learner.critic())
         credit = self._steering.credit()
-        search = Search.two_phase(
-            tokens=self.settings.tokens_per_prompt, concurrency=self.settings.concurrency
-        )
+        search = search_of(self.settings)
         seed = derive_seed(self.settings.seed, "collect", identity.round, identity.attempt)
         found: dict[int, Collection] = {}
 

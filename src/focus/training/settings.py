@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,10 @@ from focus.errors import ConfigError
 from focus.records import PACKINGS, Packing
 
 __all__ = (
+    "CREDITS",
+    "CRITIC_KINDS",
     "PRESETS",
+    "SEARCHES",
     "ActorSettings",
     "CriticSettings",
     "GateSettings",
@@ -22,6 +25,10 @@ __all__ = (
     "load_settings",
     "settings_from",
 )
+
+CRITIC_KINDS = ("network", "surprisal")
+CREDITS = ("direct-branch", "lambda")
+SEARCHES = ("two-phase", "refine", "flat")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +65,12 @@ class ActorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CriticSettings:
-    """How the value model is regressed on its targets once per round.
+    """How the critic is regressed on its targets once per round.
 
     Attributes:
+        kind: ``"network"``, a value model on the policy's backbone, or ``"surprisal"``, a
+            logistic regression on the sampled log-probs (docs/concepts/critic.md).
+        ridge: penalty on the weights of a surprisal critic; the rest is the network's.
         learning_rate, weight_decay: AdamW.
         steps: optimizer steps per round.
         batch_contexts: contexts per step, at least; whole trees are taken.
@@ -70,6 +80,8 @@ class CriticSettings:
         batch_tokens: padded tokens per forward pass.
     """
 
+    kind: str = "network"
+    ridge: float = 1.0
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     steps: int = 24
@@ -79,9 +91,17 @@ class CriticSettings:
     batch_tokens: int = 8192
 
     def __post_init__(self) -> None:
+        _one_of(self, "kind", CRITIC_KINDS)
         _positive(self, "learning_rate", "steps", "batch_contexts", "grad_norm", "batch_tokens")
+        _positive(self, "ridge")
         _in_range(self, "weight_decay", low=0.0)
         _in_range(self, "count_weight", low=0.0)
+
+
+def _one_of(settings: Any, name: str, known: Sequence[str]) -> None:
+    value = getattr(settings, name)
+    if value not in known:
+        raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}")
 
 
 def _positive(settings: Any, *names: str) -> None:
@@ -126,6 +146,10 @@ class TrainSettings:
         rounds: actor updates; each collects, credits, trains and publishes.
         prompts: problems per round.
         tokens_per_prompt: generation budget of one tree.
+        search: ``two-phase``; ``refine``, half the budget for rollouts and half for branches
+            where a value is least certain; ``flat``, rollouts from the prompt only.
+        credit: ``direct-branch``, or ``lambda``: generalised advantages with λ = `decay`.
+        decay: λ in [0, 1]; how far outcomes count rather than the critic.
         concurrency: expansions in flight per tree.
         capacity: requests in flight over all trees.
         temperature: of collection; the actor is trained at the same one.
@@ -144,6 +168,9 @@ class TrainSettings:
     rounds: int = 9
     prompts: int = 24
     tokens_per_prompt: int = 640
+    search: str = "two-phase"
+    credit: str = "direct-branch"
+    decay: float = 0.8
     concurrency: int = 4
     capacity: int = 64
     temperature: float = 1.0
@@ -169,6 +196,9 @@ class TrainSettings:
             "pilot_problems",
             "eval_problems",
         )
+        _one_of(self, "search", SEARCHES)
+        _one_of(self, "credit", CREDITS)
+        _in_range(self, "decay", low=0.0, high=1.0)
         if self.keep_trees < 0:
             raise ConfigError(f"keep_trees must be >= 0, got {self.keep_trees}")
         if self.packing not in PACKINGS:
@@ -228,7 +258,17 @@ def load_settings(path: str | Path, *, base: TrainSettings | None = None) -> Tra
 
 
 PRESETS: dict[str, TrainSettings] = {
-    "demo": TrainSettings(),
+    "demo": TrainSettings(
+        rounds=9,
+        prompts=8,
+        tokens_per_prompt=320,
+        search="refine",
+        credit="lambda",
+        replay_rounds=8,
+        actor=ActorSettings(learning_rate=1e-4, minibatches=8),
+        critic=CriticSettings(kind="surprisal"),
+        gate=GateSettings(every=3),
+    ),
     "smoke": TrainSettings(
         rounds=2,
         prompts=4,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from focus.collect import Collection
-from focus.credit import DirectBranchTd, RefinedTd
+from focus.credit import DirectBranchTd, LambdaTd, RefinedTd
 from focus.credit.base import Estimator
 from focus.critic import Critic
 from focus.training.gate import BaseRates, GateReport
@@ -73,11 +73,14 @@ class Steering:
 
     Attributes:
         window: outcomes the constants are fitted to.
+        decay: λ of LambdaTd, which then takes the place of both estimators, with λ = 1 while
+            the gate is shut; None for RefinedTd and DirectBranchTd.
         report: last judgement.
         opened_round: first round after which the gate was open; None if never.
     """
 
     window: OutcomeWindow
+    decay: float | None = None
     report: GateReport | None = None
     opened_round: int | None = None
 
@@ -89,10 +92,13 @@ class Steering:
         """The critic that collects the next round."""
         if self.is_open:
             return learned
-        return Critic.constant(round(self.window.rates().constant, 6))
+        constant = round(self.window.rates().constant, 6)
+        return Critic.constant(constant, renderer=learned.renderer)
 
     def credit(self) -> Estimator:
         """The estimator of the next round."""
+        if self.decay is not None:
+            return LambdaTd(decay=self.decay if self.is_open else 1.0)
         return DirectBranchTd() if self.is_open else RefinedTd()
 
     def judged(self, report: GateReport, *, round_index: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,11 +14,14 @@ import pytest
 import torch
 
 from focus import Sampling
+from focus.critic.surprisal import SURPRISAL, surprisal_profile
 from focus.errors import CriticError, StoreError
 from focus.integrations.local import LocalLearner
 from focus.models import BUILTIN
 from focus.policies.transformers import TransformersPolicy
+from focus.records.records import CriticContext, CriticRecord, RecordKey
 from focus.training.settings import ActorSettings, CriticSettings, TrainSettings
+from focus.tree import Identity
 
 if TYPE_CHECKING:
     from tests.integrations.local.conftest import Batch
@@ -48,6 +52,42 @@ def trained(learner: LocalLearner, batch: Batch, *, round_index: int) -> None:
     learner.update_critic(batch.critic, seed=round_index)
     learner.update_actor(batch.actor("path"), seed=round_index)
     learner.publish(round_index)
+
+
+def test_a_surprisal_critic_is_published_saved_and_restored(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = dataclasses.replace(SETTINGS, critic=CriticSettings(kind="surprisal"))
+        first = LocalLearner(settings, device="cpu")
+        again = LocalLearner(settings, device="cpu")
+        try:
+            records = [surprised(-float(i), float(i < 3)) for i in range(6)]
+            contexts = [record.context for record in records]
+            assert await first.critic().score(contexts) == pytest.approx([0.5] * 6)
+            first.update_critic(records, seed=0)
+            first.publish(0)
+            assert first.critic().version == "critic-0001"
+            values = await first.critic().score(contexts)
+            assert values == sorted(values, reverse=True)
+            first.save(tmp_path)
+            again.load(tmp_path)
+            assert again.critic().version == "critic-0001"
+            assert await again.critic().score(contexts) == values
+        finally:
+            await first.aclose()
+            await again.aclose()
+
+    asyncio.run(main())
+
+
+def surprised(log_prob: float, target: float) -> CriticRecord:
+    source = RecordKey(
+        identity=Identity(run="t"), problem="p", key="p", policy_version="a", critic_version="c"
+    )
+    text = json.dumps(surprisal_profile([log_prob]))
+    context = CriticContext(renderer=SURPRISAL, text=text)
+    return CriticRecord(
+        source=source, node=0, context=context, target=target, count=1, prior=0.5, depth=0
+    )
 
 
 def test_training_shows_only_once_it_is_published(batch: Batch) -> None:

@@ -74,6 +74,10 @@ class CriticTrainer:
         self.steps += 1
         return total
 
+    def publish(self, version: str) -> None:
+        """Name the snapshot that collects from now on."""
+        self.model.version = version
+
     def _weight(self, record: CriticRecord) -> float:
         return record.count / (record.count + self.settings.count_weight)
 

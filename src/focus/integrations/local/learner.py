@@ -11,6 +11,7 @@ from focus.critic import Critic
 from focus.critic.local import ValueModel
 from focus.integrations.local.actor import ActorTrainer
 from focus.integrations.local.critic import CriticTrainer
+from focus.integrations.local.surprisal import SurprisalTrainer
 from focus.models import resolve
 from focus.models.weights import stored_weights
 from focus.policies.transformers import TransformersPolicy
@@ -25,8 +26,9 @@ _FACTS = "learner.json"
 class LocalLearner:
     """Samples with one copy of the model, trains another, publishes between rounds.
 
-    The critic starts from the policy's own backbone with a fresh head, and is trained
-    apart from it. ``async with`` (or `aclose`) stops the sampling engine.
+    A critic of kind ``"network"`` starts from the policy's own backbone with a fresh head,
+    and is trained apart from it; one of kind ``"surprisal"`` is fitted. ``async with`` (or
+    `aclose`) stops the sampling engine.
 
     Args:
         settings: model, temperature, batch sizes, learning rates.
@@ -53,13 +55,19 @@ class LocalLearner:
             train_temperature=settings.temperature,
             profile=profile,
         )
-        folder = resolve(settings.model)
         self._actor = ActorTrainer(copy.deepcopy(self._policy.model), settings.actor)
+        self._critic = self._critic_trainer(settings)
+
+    def _critic_trainer(self, settings: TrainSettings) -> CriticTrainer | SurprisalTrainer:
+        if settings.critic.kind == "surprisal":
+            return SurprisalTrainer(settings.critic, version="critic-0000")
         model = ValueModel.from_pretrained(
-            folder, version="critic-0000", tokenizer_hash=self._policy.tokenizer_hash
+            resolve(settings.model),
+            version="critic-0000",
+            tokenizer_hash=self._policy.tokenizer_hash,
         )
         model.to(self._policy.model.device)
-        self._critic = CriticTrainer(model, settings.critic)
+        return CriticTrainer(model, settings.critic)
 
     @property
     def policy(self) -> TransformersPolicy:
@@ -82,7 +90,7 @@ class LocalLearner:
         self._policy.update_weights(
             self._actor.model.state_dict(), version=f"actor-{round_index + 1:04d}"
         )
-        self._critic.model.version = f"critic-{round_index + 1:04d}"
+        self._critic.publish(f"critic-{round_index + 1:04d}")
 
     def save(self, folder: Path) -> None:
         for name, trainer in (("actor", self._actor), ("critic", self._critic)):
