@@ -122,8 +122,13 @@ class InMemoryWorkspace:
     async def release(self) -> None:
         """Nothing is held outside memory."""
 
-    async def snapshot(self) -> Mapping[str, str]:
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """Every file, by path, in order."""
         return dict(sorted(self._files.items()))
+
+    async def snapshot(self) -> Mapping[str, str]:
+        return self.texts
 
     async def restore(self, snapshot: Mapping[str, str]) -> InMemoryWorkspace:
         return InMemoryWorkspace(snapshot, tools=self.tools)

@@ -8,7 +8,8 @@ the grade or the future.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from focus.checkpoint import Checkpoint
 from focus.critic.surprisal import SURPRISAL, surprisal_profile
@@ -41,7 +42,33 @@ def _surprisal(policy: Policy, checkpoint: Checkpoint) -> CriticContext:
     )
 
 
+def _text_files(policy: Policy, checkpoint: Checkpoint) -> CriticContext:
+    """The text, then each file of the agent's workspace; what a fold leaves is in there."""
+    files = _texts(checkpoint.workspace)
+    shown = "".join(f"\n--- {path}\n{text}" for path, text in files.items())
+    return CriticContext(
+        renderer="text_files/1",
+        text=policy.decode(checkpoint.context.ids(), keep_special=True) + shown,
+        remaining_tokens=checkpoint.allowance.tokens,
+        remaining_turns=checkpoint.allowance.turns,
+        workspace=files,
+    )
+
+
+def _texts(workspace: Any) -> Mapping[str, str]:
+    if workspace is None:
+        return {}
+    texts: Mapping[str, str] | None = getattr(workspace, "texts", None)
+    if texts is None:
+        raise ConfigError(
+            f"renderer 'text_files/1' shows a critic the files that are in memory; "
+            f"{type(workspace).__name__} keeps them elsewhere: use InMemoryWorkspace"
+        )
+    return texts
+
+
 RENDERERS: dict[str, Callable[[Policy, Checkpoint], CriticContext]] = {
+    "text_files/1": _text_files,
     "token_chunk/1": _token_chunk,
     SURPRISAL: _surprisal,
 }

@@ -115,7 +115,7 @@ class CriticContext:
     tokenizer_hash: str = ""
     remaining_tokens: int | None = None
     remaining_turns: int | None = None
-    workspace: Mapping[str, str] | None = None
+    workspace: Mapping[str, str] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
