@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,9 @@ class Odd:
                 signal.pause()
             case "pid":
                 return Transition((Message("user", str(os.getpid())),))
+            case "program":
+                started = subprocess.Popen(["sleep", "600"])
+                return Transition((Message("user", str(started.pid)),))
             case "child":
                 pid = os.fork()
                 if pid == 0:
@@ -97,6 +101,24 @@ def test_an_episode_that_breaks_or_ends_takes_nothing_with_it() -> None:
                 await env.step(fork, "exit", None)
             await env.release(fork)
             assert told(await env.step(await env.fork(root), "b", None)) == "b"
+
+    anyio.run(main)
+
+
+def test_an_episode_that_ends_by_itself_takes_what_it_started_with_it() -> None:
+    """Also where it is noticed, and reaped, while a sibling is released."""
+
+    async def main() -> None:
+        async with ProcessEnv(f"{HERE}:Odd") as env:
+            root, _ = await env.reset(PROBLEM)
+            fork, sibling = await env.fork(root), await env.fork(root)
+            child = int(told(await env.step(fork, "program", None)))
+            with pytest.raises(EnvError, match="its process has ended"):
+                await env.step(fork, "exit", None)
+            await env.release(sibling)
+            await env.release(fork)
+            await env.release(await env.fork(root))
+            assert child not in descendants(os.getpid())
 
     anyio.run(main)
 
