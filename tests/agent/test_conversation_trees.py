@@ -188,7 +188,7 @@ def test_no_tool_result_forges_a_turn(seed: int) -> None:
 def test_random_conversations_fold_and_branch_and_survive_the_disk(tmp_path: Any) -> None:
     """The random trees above hold what they are meant to test."""
     kinds: Counter[str] = Counter()
-    for seed in range(6):
+    for seed in range(10):
         found = collected(Babbling(), seed, InMemoryWorkspace(tools=[storage]))
         tree = found.tree
         kinds.update(node.incoming.kind for node in tree.edges())

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import sys
 
-import ray
 
-
-@ray.remote(num_cpus=1)
 class RolloutManager:
     """Slime's hooks live in such a process: not the driver's, with Ray's environment."""
 
     def run(self, words: list[str]) -> str:
+        import ray
         from bench.closed_loop import actor
 
         sys.argv[1:] = words
@@ -23,8 +21,10 @@ class RolloutManager:
 
 
 def main() -> None:
+    import ray
+
     ray.init(address="auto")
-    manager = RolloutManager.remote()
+    manager = ray.remote(num_cpus=1)(RolloutManager).remote()
     worker = ray.get(manager.run.remote(sys.argv[1:]))
     print(f"all rounds done by Ray worker {worker}", flush=True)
 

@@ -15,6 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from focus.errors import Aborted, ConfigError, CorruptReply, LifecycleError, Refused
+from focus.policies._engine.requests import Request
+from focus.policies._engine.sampler import Law
 from focus.policies.base import Ask, Policy, RequestTag
 from focus.policies.transformers import TransformersPolicy
 from focus.sampling import Sampling
@@ -255,6 +257,45 @@ async def test_cancelling_takes_a_request_out_of_the_batch(endless_folder: Path)
         policy.update_weights(policy.weights(), version="w1")
         assert policy.counters.cancelled == 4
         assert policy.counters.generated_tokens < 1000
+
+
+class _GoneAt(random.Random):
+    """A stream whose request is cancelled while its n-th id is drawn."""
+
+    def __init__(self, draw: int) -> None:
+        super().__init__(0)
+        self.left = draw
+        self.request: Request | None = None
+
+    def random(self) -> float:
+        self.left -= 1
+        if self.left == 0:
+            assert self.request is not None
+            self.request.future.cancel()
+        return super().random()
+
+
+@pytest.mark.parametrize("draw", range(1, 5))
+async def test_a_caller_may_go_at_any_draw_the_last_one_included(
+    endless_folder: Path, draw: int
+) -> None:
+    async with TransformersPolicy(endless_folder, dtype="float32") as policy:
+        stream = _GoneAt(draw)
+        request = Request(
+            prefix=prefix_of(0, 5),
+            law=Law(1.0, 1.0, None),
+            max_tokens=4,
+            ends=frozenset(),
+            uniforms=stream,
+            request_id="gone",
+        )
+        stream.request = request
+        policy._batcher.submit([request])
+        for seed in range(3):
+            reply = await ask(policy, prefix_of(1, 6), max_tokens=6, seed=seed)
+            assert len(reply.ids) == 6
+        assert request.future.cancelled()
+        assert (policy.counters.requests, policy.counters.cancelled) == (3, 1)
 
 
 async def _outcomes(tasks: Sequence[asyncio.Task[Generation]]) -> list[object]:

@@ -123,7 +123,7 @@ class SurprisalModel:
             CriticError: a context is not a profile.
         """
         low, high = self.value_range
-        return [low + (high - low) * _sigmoid(self._logit(read(c))) for c in contexts]
+        return [low + (high - low) * _sigmoid(self._logit(_read(c))) for c in contexts]
 
     def save(self, path: Path) -> None:
         """Write the numbers as JSON."""
@@ -160,7 +160,7 @@ class SurprisalModel:
         if not records:
             raise CriticError(f"critic {version}: no records to fit")
         low, high = self.value_range
-        profiles = np.array([read(record.context) for record in records])
+        profiles = np.array([_read(record.context) for record in records])
         targets = np.array([(record.target - low) / (high - low) for record in records])
         counts = np.array([float(record.count) for record in records])
         centre, spread = profiles.mean(axis=0), profiles.std(axis=0) + _LEAST_SPREAD
@@ -180,7 +180,7 @@ class SurprisalModel:
         return self.bias + math.fsum(w * (x - m) / s for w, x, m, s in columns)
 
 
-def read(context: CriticContext) -> tuple[float, ...]:
+def _read(context: CriticContext) -> tuple[float, ...]:
     """The profile in a rendered context.
 
     Raises:

@@ -133,8 +133,9 @@ class Batcher:
 
     def _drop_cancelled(self) -> None:
         for slot in reversed(range(len(self._rows))):
-            if self._rows[slot].future.cancelled():
-                self._settle(self._rows[slot], None)
+            request = self._rows[slot]
+            if request.future.cancelled() and not request.is_settled:
+                self._settle(request, None)
                 self._leave(slot)
 
     def _admit(self) -> None:
@@ -275,6 +276,7 @@ class Batcher:
 
     def _settle(self, request: Request, result: Generation | RequestError | None) -> None:
         """Give the caller its result; `None` when it has gone away."""
+        request.is_settled = True
         wanted = request.future.set_running_or_notify_cancel()
         with self._condition:
             if not isinstance(result, Generation):
@@ -290,11 +292,7 @@ class Batcher:
 
     def _fail_all(self, error: Exception | None) -> None:
         with self._condition:
-            requests = [
-                request
-                for request in self._open
-                if request.future.cancelled() or not request.future.done()
-            ]
+            requests = [request for request in self._open if not request.is_settled]
             self._open.clear()
             self._waiting.clear()
         self._rows.clear()

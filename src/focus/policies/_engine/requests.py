@@ -33,6 +33,7 @@ class Request:
         pieces: those keys and values, until they are copied to its slot.
         logits: what the model gave after the prefix, where all of it was cached.
         fed: tokens whose keys and values are in its slot.
+        is_settled: its caller has been answered, or was found to be gone.
     """
 
     prefix: TokenIds
@@ -49,6 +50,7 @@ class Request:
     fed: int = 0
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
+    is_settled: bool = False
 
     def take(self, held: Held) -> None:
         """Reuse what the cache holds; without logits the last id must be fed all the same."""
