@@ -173,8 +173,9 @@ class Troubled(Grouped):
     async def generate_group(
         self, prefix: TokenIds, asks: Sequence[Ask]
     ) -> Sequence[Generation | RequestError]:
-        found: Any = self._spoil(list(await super().generate_group(prefix, asks)))
-        return found  # type: ignore[no-any-return]
+        answers = list(await super().generate_group(prefix, asks))
+        found: Sequence[Generation | RequestError] = self._spoil(answers)
+        return found
 
 
 def _first_fails(answers: list[Any]) -> list[Any]:
