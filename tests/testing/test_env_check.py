@@ -1,5 +1,6 @@
 """Each way to break a fork is caught, under the law it breaks, with a short script."""
 
+import asyncio
 import copy
 import os
 import random
@@ -172,6 +173,14 @@ class KeepsStates(CopiedEnv):
         return self.history[-1]
 
 
+class LetsGoLater(CopiedEnv):
+    """Holds a released state a moment longer, as a thread that waits for a processor does."""
+
+    async def release(self, state: Any) -> None:
+        asyncio.get_running_loop().call_later(0.05, lambda: state)
+        await super().release(state)
+
+
 class LosesForks(CopiedEnv):
     """A cancelled fork leaves its folder behind."""
 
@@ -264,6 +273,7 @@ SOUND: dict[str, Callable[[], Any]] = {
     "live states": LiveEnv,
     "values": WalkEnv,
     "copies": lambda: CopiedEnv(Tape),
+    "states let go a moment later": lambda: LetsGoLater(Tape),
     "replays": lambda: ReplayedEnv(Tape),
     "folders": lambda: DirectoryEnv(FolderTape),
 }

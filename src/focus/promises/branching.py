@@ -45,6 +45,8 @@ def broken_laws(
         report = check_env(make, problem=problem, actions=_ACTIONS, sequences=sequences)
         steps += sum(int(found) for found in _STEPS.findall(str(report)))
         if not report.ok:
-            broken[kind] = list(report.broken)
+            broken[kind] = {
+                each.name: each.detail for each in report.findings if each.name in report.broken
+            }
     count = sum(map(len, broken.values()))
     return Measured(count, sequences * len(kinds), {"steps": steps, "broken": broken})

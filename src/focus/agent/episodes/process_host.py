@@ -107,10 +107,7 @@ class _Host:
         """End an episode with what it started, and reap whatever has ended."""
         if pid in self._live:
             self._live.discard(pid)
-            with suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+            _end_group(pid)
         self._reap_orphans()
 
     def _reap_orphans(self) -> None:
@@ -122,13 +119,26 @@ class _Host:
             while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if found.si_pid in self._live:
                     self._live.discard(found.si_pid)
-                    with suppress(ProcessLookupError):
-                        os.killpg(found.si_pid, signal.SIGKILL)
-                os.waitpid(found.si_pid, 0)
+                    _end_group(found.si_pid)
+                else:
+                    os.waitpid(found.si_pid, 0)
 
     def end_all(self) -> None:
         for pid in tuple(self._live):
             self._end(pid)
+
+
+def _end_group(leader: int) -> None:
+    """Kill a group and reap all of it.
+
+    Whoever loses his parent becomes this process's child before that parent can be reaped, so
+    the last one has gone when there is nothing left to wait for.
+    """
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-leader, 0)
 
 
 def _in_child(parents: socket.socket, descriptor: int, make: Make) -> None:

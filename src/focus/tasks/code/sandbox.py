@@ -33,6 +33,9 @@ os.execvp(sys.argv[4], sys.argv[4:])
 """
 """Runs in the child: limits set before the command's first instruction, whatever it is."""
 
+_DYING_S = 5.0
+"""Longest wait for killed processes; a disk that hangs can keep one for ever."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -133,12 +136,33 @@ async def _talk(process: anyio.abc.Process, stdin: bytes, kept: bytearray, *, mo
 
 
 async def _end(process: anyio.abc.Process) -> None:
-    """Kill its whole session and wait for it."""
+    """Kill its whole group and wait until nobody in it writes any more."""
     with anyio.CancelScope(shield=True):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         await process.aclose()
+        with anyio.move_on_after(_DYING_S):
+            while _is_alive(process.pid):  # noqa: ASYNC110 - not our child: nobody tells us
+                await anyio.sleep(0.005)
+
+
+def _is_alive(group: int) -> bool:
+    """Whether a process group has members that have not ended (zombies have).
+
+    Children of a killed command are not ours to wait for, and a killed process runs until it
+    gets the signal.
+    """
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state, _, member_of, *_ = entry.read_bytes().rpartition(b")")[2].split()
+            if int(member_of) == group and state != b"Z":
+                return True
+    return False
 
 
 def _environment(folder: Path) -> dict[str, str]:

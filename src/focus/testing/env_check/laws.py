@@ -7,7 +7,9 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import anyio
 
 from focus.agent.env import Env, fork_state, release_states
 from focus.problem import Message, Problem
@@ -30,6 +32,11 @@ _RESTORING = ("step", "step", "restore", "release")
 _DEEPEST = 6
 _SUSPECTS = 30
 """Sequences that are tried again, to find one that leaks."""
+_SETTLING_S = 3.0
+"""What is still there after so long, with nothing else to do, stays."""
+_LOOK_AGAIN_S = 0.01
+
+T = TypeVar("T")
 
 
 class Laws:
@@ -187,7 +194,7 @@ class Laws:
         """The finding of a law; what it left behind is told by `leaks`."""
         before = self._footprint()
         finding = await law()
-        more = self._footprint().beyond(before)
+        more = await self._settled(lambda: self._footprint().beyond(before))
         self._left += [f"{finding.name} left {what}" for what in more]
         return finding
 
@@ -208,8 +215,25 @@ class Laws:
         await walk.run(self._drawn(_FORKING))
         seen = walk.seen
         del walk
-        gc.collect()
-        return sum(1 for reference in seen if reference() is not None)
+
+        def kept() -> list[object]:
+            gc.collect()
+            return [reference for reference in seen if reference() is not None]
+
+        return len(await self._settled(kept))
+
+    async def _settled(self, remains: Callable[[], list[T]]) -> list[T]:
+        """What remains once nothing is on its way out any more.
+
+        A thread that gave its answer holds it until it gets the processor again, and a process
+        that was ended takes a moment to go. After a first leak nothing is waited for.
+        """
+        rest = remains()
+        with anyio.move_on_after(0.0 if self._left else _SETTLING_S):
+            while rest:
+                await anyio.sleep(_LOOK_AGAIN_S)
+                rest = remains()
+        return rest
 
     async def _leaking(self) -> list[str]:
         """The shortest sequence after which something is left, if a sequence does it."""
