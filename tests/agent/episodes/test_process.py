@@ -55,6 +55,13 @@ class Odd:
                 if pid == 0:
                     signal.pause()
                 return Transition((Message("user", str(pid)),))
+            case "orphan":
+                if os.fork() == 0:
+                    signal.pause()
+                os._exit(3)
+            case "orphaned program":
+                os.system("sleep 600 &")
+                os._exit(3)
         print("noise on stdout")
         return Transition((Message("user", " ".join(TOTAL)),))
 
@@ -118,6 +125,23 @@ def test_an_episode_that_ends_by_itself_takes_what_it_started_with_it() -> None:
             await env.release(sibling)
             await env.release(fork)
             assert child not in descendants(os.getpid())
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("action", ["orphan", "orphaned program"])
+def test_the_end_of_an_episode_is_heard_though_what_it_started_lives(action: str) -> None:
+    async def main() -> None:
+        async with ProcessEnv(f"{HERE}:Odd") as env:
+            root, _ = await env.reset(PROBLEM)
+            fork = await env.fork(root)
+            before = descendants(os.getpid())
+            with anyio.fail_after(60), pytest.raises(EnvError, match="its process has ended"):
+                await env.step(fork, action, None)
+            left = descendants(os.getpid()) - before
+            assert len(left) == 1
+            await env.release(fork)
+            assert not left & descendants(os.getpid())
 
     anyio.run(main)
 

@@ -42,9 +42,10 @@ class ProcessEnv:
     A small server imports the episode's module once, at the first `reset` (which the agent's
     ``env_deadline_s`` must allow for), and forks from there, so a branch costs milliseconds
     and shares memory until it writes. It isolates memory and crashes; a step
-    past its deadline is killed. It does not isolate files, sockets and child processes that
-    the episode opened before a fork (both sides have them), and an episode must be without
-    threads when it is forked. Needs Linux.
+    past its deadline is killed, and one whose process ends is told at once, though what it
+    started lives on until the state is released. It does not isolate files, sockets and child
+    processes that the episode opened before a fork (both sides have them), and an episode
+    must be without threads when it is forked. Needs Linux.
 
     A snapshot is the recorded actions; `restore` takes them again and refuses an episode
     that then answers otherwise.

@@ -4,7 +4,8 @@ It imports the episode's module once and stays without threads, which makes `os.
 Each episode is a process of its own with a socket to FOCUS. To fork, an episode's process
 forks twice: the middle one ends at once, so that the new process belongs to this one, the
 only reaper (Linux: PR_SET_CHILD_SUBREAPER). An episode leads a process group; letting go of
-it ends the group.
+it ends the group. Only the episode's own process holds its socket, so that its end is heard
+whatever it left behind.
 
 On the host's socket: ``start`` (load the module), ``open`` (a process with a new episode),
 ``adopt`` and ``reap`` (a process that was forked; end it). On an episode's: ``reset``,
@@ -44,6 +45,7 @@ Make = Callable[[], Episode]
 def main(arguments: list[str]) -> None:
     """Serve until the socket closes, then end every episode."""
     control = socket.socket(fileno=int(arguments[0]))
+    control.set_inheritable(False)
     _become_reaper()
     host = _Host(control)
     try:
@@ -165,6 +167,7 @@ class _EpisodeProcess:
         self._wire = wire
         self._make = make
         self._episode: Episode | None = None
+        os.register_at_fork(after_in_child=lambda: self._wire.close())
 
     def serve(self) -> None:
         while (request := self._wire.receive()) is not None:
@@ -231,7 +234,6 @@ class _EpisodeProcess:
             os._exit(1)
         os.setpgid(0, 0)
         os.close(read_end)
-        self._wire.close()
         self._wire = Wire(socket.socket(fileno=descriptor))
         os.write(write_end, str(os.getpid()).encode())
         os.close(write_end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +35,8 @@ class Wire:
             if not chunk:
                 return None
             data += chunk
-            brought = descriptors[0] if descriptors else brought
+            for brought in descriptors:
+                os.set_inheritable(brought, False)
         return loads(data, where="request"), brought
 
     def send(self, reply: dict[str, Any]) -> None:
