@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +17,8 @@ import pytest
 from bench.closed_loop.drill import audit, drill
 
 from focus.critic.store import SnapshotStore
+from focus.loop.processes import find_marked
+from focus.loop.supervisor import NAMES
 
 ROOT = Path(__file__).parents[2]
 FIGURES = (
@@ -26,11 +30,13 @@ FIGURES = (
 )
 
 
+BENCH = (sys.executable, "-m", "focus", "bench", "closed-loop", "--quick")
+
+
 def bench(folder: Path, *options: str) -> dict[str, Any]:
     """`focus bench closed-loop --quick`, from anywhere; what it wrote."""
     report = folder / "closed-loop.json"
-    command = [sys.executable, "-m", "focus", "bench", "closed-loop", "--quick", *options]
-    command += ["--json", str(report), "--out", str(folder / "runs")]
+    command = [*BENCH, *options, "--json", str(report), "--out", str(folder / "runs")]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     found: dict[str, Any] = json.loads(report.read_text())
     return found
@@ -57,6 +63,18 @@ def test_three_rounds_unattended_give_a_critic_that_steers(tmp_path: Path) -> No
     found = bench(tmp_path, "--seeds", "1")
     check(found, seeds=1)
     assert 0 < found["mixed_ratio_constant"] < 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_bench_ends_all_it_started(tmp_path: Path, number: int) -> None:
+    with subprocess.Popen([*BENCH, "--out", tmp_path], stderr=subprocess.PIPE, text=True) as bench:
+        assert bench.stderr is not None
+        assert any("actor started" in line for line in bench.stderr)
+        bench.send_signal(number)
+        bench.communicate(timeout=120)
+    assert bench.returncode == 128 + number
+    marks = (f"{os.path.realpath(tmp_path / 'seed-0')}#{name}" for name in NAMES)
+    assert not any(map(find_marked, marks))
 
 
 @pytest.mark.full

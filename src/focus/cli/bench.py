@@ -9,6 +9,9 @@ import typer
 
 __all__ = ("bench_app", "closed_loop", "learning", "overhead")
 
+_STOP_S = 10.0
+"""What a bench has to end in once it was told to; a loop ends its own children within it."""
+
 bench_app: typer.Typer = typer.Typer(
     name="bench", invoke_without_command=True, rich_markup_mode=None
 )
@@ -133,11 +136,29 @@ bench_app.command(name="learning", short_help="Methods side by side, accuracy ag
 
 
 def _run(module: str, words: list[str]) -> None:
-    """Run a module of the checkout as a program of its own."""
+    """Run a module of the checkout as a program of its own, which ends with this one.
+
+    The program leads a group of processes: what ends this command ends all of them.
+    """
+    import signal
     import subprocess
     import sys
+    from types import FrameType
 
-    code = subprocess.run([sys.executable, "-m", module, *words], cwd=_checkout()).returncode
+    from focus.loop.processes import Process, end_all
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise typer.Exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    own = subprocess.Popen([sys.executable, "-m", module, *words], cwd=_checkout(), process_group=0)
+    try:
+        code = own.wait()
+    except BaseException:
+        end_all([Process(own.pid, "", own)], patience_s=_STOP_S)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if code:
         raise typer.Exit(code)
 
