@@ -7,18 +7,19 @@ import math
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ("siblings", "stray_cancellation", "to_its_end", "within")
+__all__ = ("Crew", "siblings", "stray_cancellation", "to_its_end", "within")
 
 T = TypeVar("T")
 
 _AGAIN_S = 1.0
-"""Pause before work that swallowed its cancellation at the deadline is cancelled once more: longer
-than work may take to tell its server (`focus.policies.sglang_server`)."""
+"""Pause before work that swallowed its cancellation is cancelled once more: longer than work may
+take to tell its server (`focus.policies.sglang_server`)."""
 
 
 @contextmanager
@@ -171,3 +172,86 @@ async def siblings() -> AsyncIterator[TaskGroup]:
         first = errors.exceptions[0]
     if first is not None:
         raise first
+
+
+class Crew:
+    """Tasks of one owner, who is told what they did, and who outlives them.
+
+    Used once, as a block: what still runs when the owner leaves it is cancelled, and has ended
+    once it is left. An error that comes out of a task ends the crew and is raised there. It
+    costs what its tasks cost: a task group of anyio takes several times that for each.
+
+    Attributes:
+        is_cancelled: the crew ends; the owner should leave the block.
+    """
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._news: asyncio.Future[None] | None = None
+        self._error: BaseException | None = None
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in a task of its own."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        if self.is_cancelled:
+            task.cancel()
+
+    def cancel(self) -> None:
+        """Cancel all tasks, and tell the owner."""
+        self.is_cancelled = True
+        for task in self._tasks:
+            task.cancel()
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake the owner, if it waits for `news`."""
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    async def news(self) -> None:
+        """For the owner: until somebody tells something."""
+        self._news = asyncio.get_running_loop().create_future()
+        await self._news
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self.is_cancelled:
+            self.cancel()
+        cancelled = await self._all_ended()
+        if self._error is not None:
+            raise self._error
+        if cancelled is not None:
+            raise cancelled
+
+    async def _all_ended(self) -> asyncio.CancelledError | None:
+        """Wait for every task, however often the owner is cancelled meanwhile."""
+        cancelled: asyncio.CancelledError | None = None
+        left = {task for task in self._tasks if not task.done()}
+        if not left:
+            return None
+        with anyio.CancelScope(shield=True):
+            while left:
+                try:
+                    _, left = await asyncio.wait(left, timeout=_AGAIN_S)
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                else:
+                    for task in left:
+                        task.cancel()
+        return cancelled
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._error = self._error or error
+            self.cancel()

@@ -6,10 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import anyio
-from anyio.abc import TaskGroup
-
-from focus._cancellation import siblings
+from focus._cancellation import Crew
 from focus.agent import Agent, Env, RequestPlace, Step
 from focus.agent.env import Held
 from focus.agent.step import request_name
@@ -40,7 +37,6 @@ class Expansion:
         unvalued: steps whose value is on its way.
         is_misvalued: a prediction failed.
         is_sampled: no more steps will come.
-        ready: set once nothing of it will change.
     """
 
     launch: Launch
@@ -53,12 +49,11 @@ class Expansion:
     unvalued: int = 0
     is_misvalued: bool = False
     is_sampled: bool = False
-    ready: anyio.Event = field(default_factory=anyio.Event)
 
-    def settle(self) -> None:
-        """Become ready, if nothing is missing."""
-        if self.is_sampled and not self.unvalued:
-            self.ready.set()
+    @property
+    def is_ready(self) -> bool:
+        """Nothing of it will change."""
+        return self.is_sampled and not self.unvalued
 
     @property
     def held_tokens(self) -> int:
@@ -101,7 +96,8 @@ class Driver:
         self.phases: tuple[PhaseReport, ...] = ()
         self._running: dict[int, Expansion] = {}
         self._held = Held()
-        self._scope = anyio.CancelScope()
+        self._scope = Crew()
+        self._awaited: Expansion | None = None
 
     async def grow(self, header: TreeHeader, root: Checkpoint) -> Tree[Checkpoint]:
         """Collect the tree below `root`, and let go of every environment state.
@@ -131,23 +127,20 @@ class Driver:
         started = time.monotonic()
         bought: dict[NodeId, list[Launch]] = {}
         try:
-            async with siblings() as group:
-                self._scope = group.cancel_scope
-                while True:
+            async with self._scope:
+                while not self._scope.is_cancelled:
                     decision = scheduler.next(elapsed_s=time.monotonic() - started)
                     if isinstance(decision, Launch):
                         bought.setdefault(decision.node, []).append(decision)
                         continue
-                    self._start_all(group, tree, bought)
+                    self._start_all(tree, bought)
                     if isinstance(decision, Done):
                         break
                     await self._settle(tree, scheduler, decision.expansion)
         finally:
             self.phases = tuple(scheduler.reports)
 
-    def _start_all(
-        self, group: TaskGroup, tree: Tree[Checkpoint], bought: dict[NodeId, list[Launch]]
-    ) -> None:
+    def _start_all(self, tree: Tree[Checkpoint], bought: dict[NodeId, list[Launch]]) -> None:
         """Start what was decided between two results; siblings ask together at first."""
         for launches in bought.values():
             together = self._together(launches)
@@ -155,7 +148,7 @@ class Driver:
                 expansion = Expansion(launch=launch, together=together)
                 self._running[launch.expansion] = expansion
                 self.expansions.started += 1
-                group.start_soon(self._expand, group, tree, expansion)
+                self._scope.start(self._expand(tree, expansion))
         bought.clear()
 
     def _together(self, launches: Sequence[Launch]) -> Together | None:
@@ -163,17 +156,17 @@ class Driver:
             return None
         return Together(request_name(self._name, launch.expansion, 0) for launch in launches)
 
-    async def _expand(self, group: TaskGroup, tree: Tree[Checkpoint], expansion: Expansion) -> None:
+    async def _expand(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
         """Run one expansion; errors become data."""
         try:
-            await self._sample(group, tree, expansion)
+            await self._sample(tree, expansion)
         except Exception as error:
             expansion.error = _typed(error, expansion, tree)
             self._fail("expansion", expansion.launch, expansion.error)
         expansion.is_sampled = True
-        expansion.settle()
+        self._tell(expansion)
 
-    async def _sample(self, group: TaskGroup, tree: Tree[Checkpoint], expansion: Expansion) -> None:
+    async def _sample(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
         launch = expansion.launch
         checkpoint = tree[launch.node].payload
         while True:
@@ -196,7 +189,7 @@ class Driver:
             if step.is_terminal:
                 expansion.values[-1] = None
                 return
-            self._ask_value(group, tree, expansion)
+            self._ask_value(tree, expansion)
             spent = launch.quota is not None and expansion.tokens >= launch.quota
             ended = spent or len(expansion.steps) == launch.extent
             if ended or await self._gives_up(expansion, checkpoint):
@@ -225,11 +218,11 @@ class Driver:
             together=None if expansion.steps else expansion.together,
         )
 
-    def _ask_value(self, group: TaskGroup, tree: Tree[Checkpoint], expansion: Expansion) -> None:
+    def _ask_value(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
         """Value the last checkpoint while the expansion goes on."""
         if self.valuer.fixed_value is None:
             expansion.unvalued += 1
-            group.start_soon(self._value, tree, expansion, len(expansion.steps) - 1)
+            self._scope.start(self._value(tree, expansion, len(expansion.steps) - 1))
 
     async def _value(self, tree: Tree[Checkpoint], expansion: Expansion, index: int) -> None:
         """Value one step; a failed prediction is noted once per expansion."""
@@ -240,13 +233,21 @@ class Driver:
                 expansion.is_misvalued = True
                 self._fail("prediction", expansion.launch, _typed(error, expansion, tree))
         expansion.unvalued -= 1
-        expansion.settle()
+        self._tell(expansion)
+
+    def _tell(self, expansion: Expansion) -> None:
+        """Something of it is done: whoever awaits just that may go on."""
+        if expansion is self._awaited and expansion.is_ready:
+            self._scope.tell()
 
     async def _settle(
         self, tree: Tree[Checkpoint], scheduler: Scheduler, expansion_id: int
     ) -> None:
-        expansion = self._running[expansion_id]
-        await expansion.ready.wait()
+        expansion = self._awaited = self._running[expansion_id]
+        while not (expansion.is_ready or self._scope.is_cancelled):
+            await self._scope.news()
+        if self._scope.is_cancelled:
+            return
         del self._running[expansion_id]
         chain = self._attach(tree, expansion)
         self._count(expansion)
