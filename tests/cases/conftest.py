@@ -21,6 +21,6 @@ def slime() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def grader() -> Iterator[Grader]:
     """Two grading processes with a short deadline, started once for all tests."""
-    made = Grader(workers=2, deadline_s=0.4)
+    made = Grader(workers=2, deadline_s=0.6)
     yield made
     anyio.run(made.aclose)

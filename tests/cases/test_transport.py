@@ -50,7 +50,7 @@ async def never(asked: Mapping[str, Any], number: int) -> None:
 
 async def test_b37_a_silent_server_is_a_typed_timeout_at_our_deadline() -> None:
     execution = hurried()
-    with anyio.fail_after(10), pytest.raises(CollectionFailed) as caught:
+    with anyio.fail_after(60), pytest.raises(CollectionFailed) as caught:
         await grow(Engine(never), WalkEnv(), execution=execution)
     assert isinstance(caught.value.__cause__, TransientError)
     assert "no reply within 0.05 s" in str(caught.value)
@@ -69,7 +69,7 @@ async def test_b37_our_deadline_rules_on_a_client_without_one() -> None:
             version="v1",
             host=SlimeHost(client=client),
         )
-        with anyio.fail_after(10), pytest.raises(CollectionFailed, match="no reply within"):
+        with anyio.fail_after(60), pytest.raises(CollectionFailed, match="no reply within"):
             await collect(policy, WalkEnv(), execution=hurried())
         assert not client.is_closed
 
@@ -88,7 +88,7 @@ async def test_b37_a_failure_inside_a_200_body_is_the_failure_it_names(
     body: dict[str, Any], kind: type[Exception], word: str
 ) -> None:
     with pytest.raises(CollectionFailed) as caught:
-        await grow(Engine(lambda asked, number: body), WalkEnv(), execution=hurried(5.0))
+        await grow(Engine(lambda asked, number: body), WalkEnv(), execution=hurried(60.0))
     assert type(caught.value.__cause__) is kind
     assert word in str(caught.value)
 
@@ -134,7 +134,7 @@ async def test_b38_faults_are_told_by_type_and_shown_by_name(error: Exception) -
     """Their texts are empty, so nothing could be read from them."""
     assert type(classify_exception(error)) is TransientError
     with pytest.raises(CollectionFailed, match=type(error).__name__):
-        await collect(Failing(*[error] * 2), WalkEnv(), execution=hurried(5.0))
+        await collect(Failing(*[error] * 2), WalkEnv(), execution=hurried(60.0))
 
 
 async def test_b40_a_reply_that_comes_after_its_deadline_is_dropped_and_counted() -> None:
@@ -175,7 +175,7 @@ async def test_b41_a_failed_child_is_no_zero_in_the_baseline() -> None:
     options: dict[str, Any] = {
         "search": Search.flat(8),
         "credit": Grpo(),
-        "execution": hurried(5.0),
+        "execution": hurried(60.0),
     }
     with pytest.raises(CollectionFailed, match="HTTP 500"):
         await grow(Engine(eight), WalkEnv(), **options)
@@ -188,9 +188,9 @@ async def test_b41_a_failed_child_is_no_zero_in_the_baseline() -> None:
 async def test_b41_a_dead_endpoint_is_a_bounded_failure_that_keeps_no_permit() -> None:
     async with Loopback(Engine(written("x"))) as loopback:
         url = loopback.url
-    execution = hurried(5.0, permits=2)
+    execution = hurried(60.0, permits=2)
     async with SGLangPolicy(url, tokenizer=ByteTokenizer(), version="v1") as policy:
-        with anyio.fail_after(10), pytest.raises(CollectionFailed, match="ConnectError"):
+        with anyio.fail_after(60), pytest.raises(CollectionFailed, match="ConnectError"):
             await collect(policy, WalkEnv(), search=Search.flat(8), execution=execution)
     assert execution.shared.pool.statistics.in_use == 0
 

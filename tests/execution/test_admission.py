@@ -163,7 +163,7 @@ def test_closing_while_threads_wait_fails_the_waiters_and_keeps_the_books() -> N
             await asyncio.to_thread(finish.wait, 30)
 
     async def wait() -> None:
-        held.wait(timeout=30)
+        held.wait(timeout=120)
         tasks = [asyncio.create_task(one(number)) for number in range(5)]
         await asyncio.sleep(0)
         assert pool.statistics.waiting == 5

@@ -159,14 +159,14 @@ def test_a_killed_supervisors_successor_goes_on_with_the_same_children(tmp_path:
     with supervising(path) as first:
         until(first, "round 1:")
         first.kill()
-        first.wait(timeout=10)
+        first.wait(timeout=60)
         before = living(folder)
         assert set(before) == {"trainer", "actor"}
     # The block above ended the orphans, as `focus loop --stop` does; now the other way.
     with supervising(path) as second:
         until(second, "round 3:")
         second.kill()
-        second.wait(timeout=10)
+        second.wait(timeout=60)
         before = living(folder)
         with supervising(path) as third:
             until(third, "going on with it")
@@ -199,7 +199,7 @@ def test_a_signal_ends_everything_soon(tmp_path: Path, number: signal.Signals) -
         until(process, "actor started")
         assert "actor" in living(folder)
         process.send_signal(number)
-        assert process.wait(timeout=5) == 128 + number
+        assert process.wait(timeout=60) == 128 + number
         assert living(folder) == {}
 
 
@@ -210,7 +210,7 @@ def test_stop_ends_what_a_killed_supervisor_left(tmp_path: Path) -> None:
     with supervising(path) as process:
         until(process, "actor started")
         process.kill()
-        process.wait(timeout=10)
+        process.wait(timeout=60)
         assert set(living(folder)) == {"trainer", "actor"}
         done = subprocess.run([*FOCUS, "loop", str(path), "--stop"], capture_output=True, text=True)
         assert done.stdout == "2 processes ended\n"

@@ -158,7 +158,7 @@ async def test_under_faults_every_edge_is_a_reply_that_was_sampled_for_it(seed: 
             execution=Execution(
                 services=ExecutionServices(AdmissionPool(4)),
                 retry=RetryPolicy(attempts=12, corrupt_attempts=4, base_s=0.0),
-                deadline_s=5.0,
+                deadline_s=60.0,
             ),
         )
         collector = Collector(agent=agent, env=WalkEnv(), search=search, own=False)

@@ -120,7 +120,7 @@ async def collect(policy: Policy, *, retry: RetryPolicy | None = None) -> Collec
         parser=Segments(3),
         sampling=Sampling(seed=7),
         allowance=Allowance(tokens=13),
-        execution=Execution(retry=retry or RetryPolicy(base_s=0.05), deadline_s=10),
+        execution=Execution(retry=retry or RetryPolicy(base_s=0.05), deadline_s=60),
     )
     search = Search.two_phase(tokens=200, concurrency=4)
     async with Collector(agent=agent, env=WalkEnv(), search=search) as collector:
@@ -220,7 +220,7 @@ async def test_no_available_workers_is_waited_out_within_the_budget() -> None:
 async def test_a_router_without_workers_is_a_bounded_failure_that_names_it() -> None:
     async with Loopback(Worker()) as a, routed(a.url) as url:
         await a.__aexit__()
-        execution = Execution(retry=RetryPolicy(attempts=3, base_s=0.01), deadline_s=10)
+        execution = Execution(retry=RetryPolicy(attempts=3, base_s=0.01), deadline_s=60)
         counts = RequestCounts()
         async with policy_at(url, version="scripted") as policy:
             with pytest.raises(TransientError, match="attempts=3") as caught:

@@ -21,6 +21,6 @@ def warm() -> Iterator[Grader]:
 @pytest.fixture
 async def short() -> AsyncIterator[Grader]:
     """One worker with a short deadline."""
-    async with Grader(deadline_s=0.5) as grader:
+    async with Grader(deadline_s=1.0) as grader:
         await grader.check("1")
         yield grader

@@ -79,7 +79,7 @@ async def worker_of(grader: Grader, *, other_than: int = 0) -> int:
 
 
 async def test_v2_hostile_answers_are_bounded_and_cost_no_worker():
-    async with Grader(workers=2, deadline_s=0.3) as grader:
+    async with Grader(workers=2, deadline_s=1.0) as grader:
         verdicts = {}
 
         async def grade(name: str) -> None:
@@ -90,13 +90,13 @@ async def test_v2_hostile_answers_are_bounded_and_cost_no_worker():
                 group.start_soon(grade, name)
         assert {name: v.score for name, v in verdicts.items()} == dict.fromkeys(HOSTILE, 0.0)
         assert verdicts["power tower"].unverifiable
-        assert verdicts["power tower"].reason == "longer than 0.3 s"
+        assert verdicts["power tower"].reason == "longer than 1 s"
         assert [await grader.grade(r"\boxed{4}", "4") for _ in range(4)] == [1.0] * 4
         assert grader.counts.started == 2
 
 
 async def test_b55_twenty_towers_take_no_worker_away():
-    async with Grader(workers=2, deadline_s=0.1) as grader:
+    async with Grader(workers=2, deadline_s=0.5) as grader:
         await grader.check("2")
         async with anyio.create_task_group() as group:
             for _ in range(20):

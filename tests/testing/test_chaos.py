@@ -46,9 +46,9 @@ READ_AS: dict[Kind, type] = {
 PREFIX = tuple(b"user: Walk.\nassistant: ")
 
 
-async def asked(policy: SGLangPolicy, name: str) -> Any:
+async def asked(policy: SGLangPolicy, name: str, *, deadline_s: float = 60.0) -> Any:
     """The reply to one try, or its error."""
-    run = Execution(deadline_s=0.15, retry=RetryPolicy(attempts=1, corrupt_attempts=1))
+    run = Execution(deadline_s=deadline_s, retry=RetryPolicy(attempts=1, corrupt_attempts=1))
     try:
         found = await run.generate(
             policy,
@@ -65,10 +65,14 @@ async def asked(policy: SGLangPolicy, name: str) -> Any:
 
 
 async def each_of(fault: Fault, times: int) -> tuple[list[Any], ChaosServer]:
+    """Replies that all have the fault; only silence ends at the deadline."""
+    deadline_s = 0.15 if fault.is_silent else 60.0
     async with ChaosServer(Alone(fault)) as server:
         policy = SGLangPolicy(server.url, tokenizer=NonceTokenizer())
         await policy.refresh()
-        found = [await asked(policy, f"t/{index}/0") for index in range(times)]
+        found = [
+            await asked(policy, f"t/{index}/0", deadline_s=deadline_s) for index in range(times)
+        ]
         await policy.aclose()
     return found, server
 

@@ -27,7 +27,9 @@ __all__ = (
 )
 
 _LOST = frozenset({"books", "lost", "doubled"})
-_REPEATED_S = 0.1
+_SILENCE_S = 0.1
+_PATIENCE_S = 60.0
+"""For a reply that comes, however slow the machine; only silence is cut short."""
 _FEW_TOKENS = 24
 _MOST_REQUESTS = 1.6
 
@@ -154,7 +156,7 @@ def _alone(fault: Fault, number: int) -> Gauntlet:
         seed=number,
         tokens=_FEW_TOKENS,
         attempts=2,
-        deadline_s=_REPEATED_S,
+        deadline_s=_SILENCE_S if fault.is_silent else _PATIENCE_S,
     )
 
 
@@ -176,7 +178,7 @@ def _pairs(stand: Stand, folder: Path) -> dict[str, Any]:
     faults = [replace(fault, hits=1) for fault in FAULTS if fault.is_detectable]
     plan = Pairs(faults[::step])
     enough = plan.period
-    chosen = Gauntlet(plan=plan, trees=enough, expansions=enough, attempts=3, deadline_s=0.1)
+    chosen = Gauntlet(plan=plan, trees=enough, expansions=enough, attempts=3, deadline_s=_SILENCE_S)
     _collected(chosen, folder, stand)
     arrived = [line["fault"] for line in _jsonl(folder / "server.jsonl")]
     met = len(set(itertools.pairwise(arrived)))
@@ -214,9 +216,9 @@ def _kind(name: str) -> Kind:
     return next(fault.kind for fault in FAULTS if fault.name == name)
 
 
-def fault_alone(fault: Fault, folder: Path, *, deadline_s: float = _REPEATED_S) -> None:
+def fault_alone(fault: Fault, folder: Path) -> None:
     """Collect one tree whose every reply has the fault."""
-    _collected(replace(_alone(fault, 0), deadline_s=deadline_s), folder)
+    _collected(_alone(fault, 0), folder)
 
 
 def _tries(fault: Fault, folder: Path) -> int:

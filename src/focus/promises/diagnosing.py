@@ -108,7 +108,7 @@ def untold(fault: Fault, message: str) -> list[str]:
 
 def _error_of(fault: Fault, folder: Path) -> str:
     """The first failure's text, of a tree whose every reply has the fault."""
-    fault_alone(fault, folder, deadline_s=1.0)
+    fault_alone(fault, folder)
     line: dict[str, Any] = json.loads((folder / "trees.jsonl").read_text().splitlines()[0])
     message: str = line["failures"][0]["message"]
     return message

@@ -20,6 +20,7 @@ __all__ = ("Stopped", "signals_end_it", "stopped_by")
 
 _LONGEST_S = 0.4
 _PATIENCE_S = 60.0
+_STAYS_S = 10.0
 _WAYS: tuple[tuple[int, ...], ...] = (
     (signal.SIGINT,),
     (signal.SIGTERM,),
@@ -121,8 +122,8 @@ def _children(pid: int) -> list[int]:
 
 
 def _outlives(pid: int) -> bool:
-    """Whether it is still there a second later; its parent's end is what ends it."""
-    until = time.monotonic() + 1.0
+    """Whether it stays; its parent's end is what ends it."""
+    until = time.monotonic() + _STAYS_S
     while time.monotonic() < until:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -34,6 +34,8 @@ __all__ = ("Sighting", "growth_mb_per_hour", "no_growth", "soak")
 _WARM_UP = 0.3
 _SIGHTINGS = 120
 _AT_ONCE = 3
+_LOOKS = 500
+_HELD = ("descriptors", "tasks", "threads")
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
@@ -61,10 +63,7 @@ def no_growth(stand: Stand) -> Measured:
     before, *seen, after = anyio.run(soak, stand.pick(quick=300.0, full=600.0), stand)
     steady = [one for one in seen if one.at_s >= _WARM_UP * after.at_s]
     first, last = steady[0], steady[-1]
-    grown = {
-        name: max(0, getattr(after, name) - getattr(before, name))
-        for name in ("descriptors", "tasks", "threads")
-    }
+    grown = {name: max(0, getattr(after, name) - getattr(before, name)) for name in _HELD}
     slope = growth_mb_per_hour(steady)
     detail = {
         "seconds": round(last.at_s),
@@ -115,9 +114,21 @@ async def soak(seconds: float, stand: Stand) -> list[Sighting]:
             server.forget()
             seen.append(_sighting(started, next(numbers)))
             stand.progress(round(elapsed), round(seconds))
-    await asyncio.sleep(0.1)  # connections of the server end with their own tasks
-    seen.append(_sighting(started, next(numbers)))
+    seen.append(await _rested(started, next(numbers), seen[0]))
     return seen
+
+
+async def _rested(started: float, trees: int, before: Sighting) -> Sighting:
+    """Connections of the server end with tasks of their own; what stays for long is held."""
+    for _ in range(_LOOKS):
+        if not _holds_more(last := _sighting(started, trees), before):
+            break
+        await anyio.sleep(0.01)
+    return last
+
+
+def _holds_more(one: Sighting, before: Sighting) -> bool:
+    return any(getattr(one, name) > getattr(before, name) for name in _HELD)
 
 
 async def _collect_until(

@@ -198,7 +198,7 @@ def test_closing_ends_every_process_and_may_be_repeated() -> None:
             await env.reset(PROBLEM)
 
     anyio.run(main)
-    assert descendants(os.getpid()) == before
+    assert descendants(os.getpid()) <= before
 
 
 def test_a_host_that_is_killed_is_named_and_nothing_hangs() -> None:

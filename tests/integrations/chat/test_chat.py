@@ -63,7 +63,7 @@ async def async_program(client: Any, problem: Problem) -> float:
 
 def http_program(client: Any, problem: Problem) -> float:
     """Makes a client of its own, as programs do that know only an address."""
-    with client.served() as base, httpx.Client(timeout=30) as http:
+    with client.served() as base, httpx.Client(timeout=120) as http:
         url = f"{base}/chat/completions"
         body = {"messages": [{"role": "user", "content": problem.prompt}], "tools": [LOOK]}
         assert http.post(f"{base}/embeddings", json=body).status_code == 404
