@@ -1,6 +1,6 @@
 """Overhead and limit figures as a table, and as JSON.
 
-python -m bench.overhead --quick --json FILE [--peers PYTHON]
+python -m bench.overhead --quick --json FILE [--peers PYTHON] [--vllm PYTHON]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bench.overhead.figure import Figure
 from bench.overhead.growth import growth_figures
 from bench.overhead.packing import packing_figures
 from bench.overhead.peers import peer_figures
+from bench.overhead.prefill import prefill_figures
 from bench.overhead.running import running_figures
 from rich.console import Console
 from rich.table import Table
@@ -32,54 +33,62 @@ def main() -> int:
     parser.add_argument(
         "--peers", default=sys.executable, help="a Python that has other libraries to compare with"
     )
+    parser.add_argument(
+        "--vllm",
+        default=os.environ.get("FOCUS_VLLM_PYTHON") or None,
+        help="a Python that has vLLM, to serve the shipped models with",
+    )
     options = parser.parse_args()
-    figures = list(_measured(options.peers, quick=options.quick))
-    Console().print(_table(figures))
+    figures = list(_measured(options.peers, options.vllm, quick=options.quick))
+    Console().print(table(figures))
     if options.json is not None:
-        listed = {**_facts(), "figures": [figure.to_dict() for figure in figures]}
+        told = facts("Overhead and limits", "focus bench --quick --json=figures.json")
+        listed = {**told, "figures": [figure.to_dict() for figure in figures]}
         options.json.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def _facts() -> dict[str, str]:
+def facts(what: str, command: str) -> dict[str, str]:
     """What was run, when and where, for whoever reads the file later."""
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return {
-        "what": "Overhead and limits",
+        "what": what,
         "date": date.today().isoformat(),
         "machine": f"{machine}, Python {platform.python_version()}",
-        "command": "focus bench --quick --json=figures.json",
+        "command": command,
     }
 
 
-def _measured(peers: str, *, quick: bool) -> Iterator[Figure]:
+def _measured(peers: str, vllm: str | None, *, quick: bool) -> Iterator[Figure]:
     for figure in chain(
         conversion_figures(),
         peer_figures(peers),
         growth_figures(),
         packing_figures(quick=quick),
         running_figures(quick=quick),
+        [] if vllm is None else prefill_figures(vllm, prompts=8 if quick else 32),
     ):
         print(f"{figure.id} {figure.what}: {figure.value:.3g}", file=sys.stderr, flush=True)
         yield figure
 
 
-def _table(figures: list[Figure]) -> Table:
-    table = Table(title="Overhead and limits", title_justify="left")
-    table.add_column("id", no_wrap=True)
-    table.add_column("what")
+def table(figures: list[Figure]) -> Table:
+    """The figures, one a row, for a terminal."""
+    shown = Table(title="Overhead and limits", title_justify="left")
+    shown.add_column("id", no_wrap=True)
+    shown.add_column("what")
     for name in ("value", "goal", "met"):
-        table.add_column(name, justify="right", no_wrap=True)
+        shown.add_column(name, justify="right", no_wrap=True)
     for figure in figures:
         sign = "<=" if figure.better == "lower" else ">="
-        table.add_row(
+        shown.add_row(
             figure.id,
             figure.what,
             f"{figure.value:.3g}",
             f"{sign} {figure.goal:g}",
             "yes" if figure.met else "no",
         )
-    return table
+    return shown
 
 
 if __name__ == "__main__":

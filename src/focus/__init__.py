@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from focus.policies.slime import SlimePolicy
     from focus.policies.tinker import TinkerPolicy
     from focus.policies.transformers import TransformersPolicy
+    from focus.policies.vllm import VLLMPolicy
     from focus.problem import Message, Problem
     from focus.records import ActorRecord, CriticRecord, PackedTree, load_tree, save_tree
     from focus.sampling import Sampling
@@ -124,6 +125,7 @@ _HOMES = {
     "focus.policies.slime": ("SlimePolicy",),
     "focus.policies.tinker": ("TinkerPolicy",),
     "focus.policies.transformers": ("TransformersPolicy",),
+    "focus.policies.vllm": ("VLLMPolicy",),
     "focus.problem": ("Message", "Problem"),
     "focus.records": ("ActorRecord", "CriticRecord", "PackedTree", "load_tree", "save_tree"),
     "focus.sampling": ("Sampling",),
@@ -217,6 +219,7 @@ __all__ = (
     "TurnAction",
     "Turns",
     "UniformRandom",
+    "VLLMPolicy",
     "ValueRefinement",
     "VinePpo",
     "Width",

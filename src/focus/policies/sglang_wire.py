@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from focus.errors import Aborted, CorruptReply, RequestError
-from focus.policies.faults import classify_status
+from focus.policies.reply import (
+    check_count,
+    check_stop,
+    error_object,
+    read_cached,
+    read_log_prob,
+    read_token,
+    shown,
+)
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation, LogProbs, TokenIds
 
@@ -96,9 +103,9 @@ def read_group(body: Any, asked: Sequence[Asked]) -> list[Generation | RequestEr
         RequestError: an error object in place of the list.
     """
     if isinstance(body, Mapping) and "meta_info" not in body:
-        raise _error_object(body)
+        raise error_object(body, missing="meta_info")
     if not isinstance(body, list) or len(body) != len(asked):
-        raise CorruptReply(f"the reply to {len(asked)} requests is {_shown(body)}")
+        raise CorruptReply(f"the reply to {len(asked)} requests is {shown(body)}")
     return [_one_of_group(one, each) for one, each in zip(body, asked, strict=True)]
 
 
@@ -124,40 +131,29 @@ def read_reply(body: Any, asked: Asked) -> Generation:
     finish = _finish(meta, asked)
     _check_echo(meta, asked)
     ids, log_probs = _pairs(meta)
-    _check_count(meta, "completion_tokens", len(ids))
-    _check_count(meta, "prompt_tokens", asked.prompt_tokens)
+    check_count(meta, "completion_tokens", len(ids))
+    check_count(meta, "prompt_tokens", asked.prompt_tokens)
     if finish is FinishReason.STOP:
-        _check_stop(meta["finish_reason"].get("matched"), ids)
+        check_stop(meta["finish_reason"].get("matched"), ids)
     return Generation(
         ids=ids,
         log_probs=log_probs,
         finish=finish,
         version=_version(meta, asked),
         request_id=asked.name,
-        cached_tokens=_cached(meta, asked.prompt_tokens),
+        cached_tokens=read_cached(meta.get("cached_tokens"), asked.prompt_tokens),
     )
 
 
 def _meta(body: Any) -> Mapping[str, Any]:
     if not isinstance(body, Mapping):
-        raise CorruptReply(f"the reply is {_shown(body)}, not an object")
+        raise CorruptReply(f"the reply is {shown(body)}, not an object")
     if "meta_info" not in body:
-        raise _error_object(body)
+        raise error_object(body, missing="meta_info")
     meta = body["meta_info"]
     if not isinstance(meta, Mapping):
-        raise CorruptReply(f"meta_info is {_shown(meta)}, not an object")
+        raise CorruptReply(f"meta_info is {shown(meta)}, not an object")
     return meta
-
-
-def _error_object(body: Mapping[str, Any]) -> Exception:
-    """An error sent with status 200: what its own code says, else a corrupt reply."""
-    inner = body.get("error")
-    error = inner if isinstance(inner, Mapping) else body
-    code, message = error.get("code"), str(error.get("message", inner))[:500]
-    if isinstance(code, int) and 400 <= code < 600:
-        return classify_status(code, body=message) or CorruptReply(message)
-    names = [str(name)[:40] for name in list(body)[:8]]
-    return CorruptReply(f"the reply has no meta_info but {names}: {message}")
 
 
 def _finish(meta: Mapping[str, Any], asked: Asked) -> FinishReason:
@@ -167,7 +163,7 @@ def _finish(meta: Mapping[str, Any], asked: Asked) -> FinishReason:
         message = str(reason.get("message") or "no reason given")[:500] if reason else ""
         raise Aborted(f"the server aborted the request: {message}", request_id=asked.name)
     if kind not in ("stop", "length"):
-        told = f"of type {_shown(kind)}" if isinstance(reason, Mapping) else _shown(reason)
+        told = f"of type {shown(kind)}" if isinstance(reason, Mapping) else shown(reason)
         raise CorruptReply(f"finish reason {told}")
     return FinishReason(kind)
 
@@ -175,45 +171,20 @@ def _finish(meta: Mapping[str, Any], asked: Asked) -> FinishReason:
 def _check_echo(meta: Mapping[str, Any], asked: Asked) -> None:
     echoed = meta.get("id", asked.rid)
     if echoed != asked.rid:
-        raise CorruptReply(f"this is the reply to request {_shown(echoed)}, not to {asked.rid!r}")
+        raise CorruptReply(f"this is the reply to request {shown(echoed)}, not to {asked.rid!r}")
 
 
 def _pairs(meta: Mapping[str, Any]) -> tuple[TokenIds, LogProbs]:
     pairs = meta.get("output_token_logprobs")
     if not isinstance(pairs, list):
-        raise CorruptReply(f"output_token_logprobs is {_shown(pairs)}; there are no exact ids")
+        raise CorruptReply(f"output_token_logprobs is {shown(pairs)}; there are no exact ids")
     ids, log_probs = [], []
     for position, pair in enumerate(pairs):
         if not isinstance(pair, list) or len(pair) < 2:
-            raise CorruptReply(f"entry {_shown(pair)} at position {position} is no [log-prob, id]")
-        log_probs.append(_log_prob(pair[0], position))
-        if type(pair[1]) is not int:
-            raise CorruptReply(f"id {_shown(pair[1])} at position {position} is not a token id")
-        ids.append(pair[1])
+            raise CorruptReply(f"entry {shown(pair)} at position {position} is no [log-prob, id]")
+        log_probs.append(read_log_prob(pair[0], position))
+        ids.append(read_token(pair[1], position))
     return tuple(ids), tuple(log_probs)
-
-
-def _log_prob(value: Any, position: int) -> float:
-    is_small = type(value) is int and abs(value) < 2**53
-    if is_small or (type(value) is float and math.isfinite(value)):
-        return float(value)
-    raise CorruptReply(f"log-prob {_shown(value)} at position {position}")
-
-
-def _check_count(meta: Mapping[str, Any], name: str, count: int) -> None:
-    told = meta.get(name, count)
-    if type(told) is not int or told != count:
-        raise CorruptReply(f"{name} is {_shown(told)} where there are {count}")
-
-
-def _check_stop(matched: Any, ids: TokenIds) -> None:
-    """We send stop ids only, so a stop shows in the last id.
-
-    Anything else was cut from a longer reply, or is the server's name for a failure.
-    """
-    if matched is None or (type(matched) is int and ids[-1:] == (matched,)):
-        return
-    raise CorruptReply(f"stopped at {_shown(matched)}, but the ids end in {ids[-1:]}")
 
 
 def _version(meta: Mapping[str, Any], asked: Asked) -> str:
@@ -223,21 +194,5 @@ def _version(meta: Mapping[str, Any], asked: Asked) -> str:
     raise CorruptReply(
         "the reply names no weight_version; pass version= to vouch for the server's weights"
         if told is None
-        else f"weight_version is {_shown(told)}"
+        else f"weight_version is {shown(told)}"
     )
-
-
-def _cached(meta: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    cached = meta.get("cached_tokens")
-    if cached is None or (type(cached) is int and 0 <= cached <= prompt_tokens):
-        return cached
-    raise CorruptReply(f"cached_tokens is {_shown(cached)} of {prompt_tokens} prompt tokens")
-
-
-def _shown(value: Any) -> str:
-    """A value's head, however large or hostile it is."""
-    if isinstance(value, str):
-        return repr(value[:80])
-    if isinstance(value, list | Mapping):
-        return f"{type(value).__name__} of {len(value)}"
-    return repr(value)[:80]
