@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from focus.errors import ConfigError
-from focus.policies._engine.loading import context_limit_of
+from focus.policies._engine.loading import context_limit_of, fuse_norms
+from focus.policies._engine.replay import Record
 from focus.policies._engine.runner import Runner
 
 VOCABULARY, CONTEXT = 50, 96
@@ -106,6 +109,107 @@ def test_positions_never_pass_the_context_limit() -> None:
     runner.run(0, [full[:-1], short[:1]], [0, 0])
     got = runner.run(0, [full[-1:], short[1:]], [CONTEXT - 1, 1])
     expected = torch.stack([plain(model, full), plain(model, short)])
+    torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_fused_norms_change_no_number_and_no_name(family: str, dtype: torch.dtype) -> None:
+    model = build(family).to(dtype)
+    for weight in model.parameters():
+        if weight.ndim == 1:
+            weight.data.uniform_(0.5, 2.0)
+    fused = copy.deepcopy(model)
+    fuse_norms(fused)
+    assert [*model.state_dict()] == [*fused.state_dict()]
+    ids = torch.arange(24).reshape(2, 12)
+    with torch.no_grad():
+        torch.testing.assert_close(fused(input_ids=ids).logits, model(input_ids=ids).logits)
+    kinds = {type(module).__name__ for module in fused.modules()}
+    replaced = family in ("Llama", "Qwen2", "Qwen3", "Mistral") and dtype is torch.float32
+    assert ("RMSNorm" in kinds) == replaced
+
+
+class Recorder:
+    """Replays by doing the work again, and sees whether its memory is still where it was."""
+
+    def __init__(self) -> None:
+        self.recorded, self.replayed = 0, 0
+        self.runner: Runner | None = None
+
+    def __call__(self, work: Callable[[], None]) -> Callable[[], object]:
+        self.recorded += 1
+        work()
+        before = self.runner and self.runner.slots.storage
+
+        def again() -> None:
+            assert before is None or (self.runner and self.runner.slots.storage) is before
+            self.replayed += 1
+            work()
+
+        return again
+
+
+def replaying(family: str = "Llama") -> tuple[Runner, Recorder]:
+    recorder, model = Recorder(), build(family)
+    runner = Runner(model, context_limit=context_limit_of(model), recording=lambda: recorder)
+    recorder.runner = runner
+    return runner, recorder
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_replayed_steps_give_the_plain_logits_as_rows_come_and_go(family: str) -> None:
+    """Rows and widths grow past the memory that was recorded, and shrink again."""
+    runner, recorder = replaying(family)
+    model = build(family)
+    for count in (1, 3, 9, 2):
+        rows = [[(5 * i + k) % VOCABULARY for i in range(60 + k)] for k in range(count)]
+        runner.run(0, [row[:50] for row in rows], [0] * count)
+        for place in range(50, 60):
+            got = runner.run(0, [[row[place]] for row in rows], [place] * count)
+        expected = torch.stack([plain(model, row[:60]) for row in rows])
+        torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
+    assert recorder.replayed > 2 * recorder.recorded
+
+
+def test_few_shapes_are_recorded() -> None:
+    runner, recorder = replaying()
+    runner.run(0, [[3]] * 16, [CONTEXT - 1] * 16)
+    before = recorder.recorded
+    for count in (*range(16, 0, -1), *range(1, 17)):
+        for place in range(CONTEXT):
+            runner.run(0, [[3]] * count, [place] * count)
+    assert recorder.recorded - before == 5 * 2 - 1
+
+
+def test_padding_beside_a_row_touches_no_row_that_waits() -> None:
+    """Steps of two rows leave what a third holds alone only where it has a slot of its own."""
+    runner, _ = replaying()
+    rows = [[(3 * i + k) % VOCABULARY for i in range(20)] for k in range(3)]
+    runner.run(0, [row[:-1] for row in rows], [0] * 3)
+    runner.run(0, [row[-1:] for row in rows], [19] * 3)
+    kept = runner.slots.read(1, 0, 20)
+    runner.run(0, [[7]], [20])
+    torch.testing.assert_close(runner.slots.read(1, 0, 20), kept)
+
+
+def a_recording_that_replays_nothing(work: Callable[[], None]) -> Callable[[], object]:
+    work()
+    return lambda: None
+
+
+def a_recording_that_fails(work: Callable[[], None]) -> Callable[[], object]:
+    raise RuntimeError("operation not permitted when stream is capturing")
+
+
+@pytest.mark.parametrize("record", [a_recording_that_replays_nothing, a_recording_that_fails])
+def test_recordings_that_do_not_work_are_warned_of_and_not_used(record: Record) -> None:
+    with pytest.warns(RuntimeWarning, match="not replayed"):
+        runner = Runner(build("Llama"), context_limit=CONTEXT, recording=lambda: record)
+    rows = [[3, 4, 5], [6, 7, 8]]
+    for place in range(3):
+        got = runner.run(0, [[row[place]] for row in rows], [place] * 2)
+    expected = torch.stack([plain(MODEL, row) for row in rows])
     torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from focus.errors import ConfigError
+from focus.policies._engine.replay import Recording, Replay, cuda_graphs
 from focus.policies._engine.slots import SlotCache
 
 __all__ = ("Runner",)
@@ -25,12 +27,21 @@ class Runner:
         model: a causal LM of transformers, in eval mode.
         context_limit: highest position + 1 that the model knows.
         chunk: most tokens of one row per forward pass; bounds a long prompt's memory.
+        recording: how passes of one token a row are recorded to be replayed; None takes CUDA
+            graphs on a GPU, if they work there.
 
     Raises:
         ConfigError: the model's cached passes do not equal its plain ones.
     """
 
-    def __init__(self, model: Any, *, context_limit: int, chunk: int = 2048) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        context_limit: int,
+        chunk: int = 2048,
+        recording: Recording | None = None,
+    ) -> None:
         accepted = inspect.signature(model.forward).parameters
         self._model = model
         self._cache_name = "cache" if "cache" in accepted else "past_key_values"
@@ -39,7 +50,13 @@ class Runner:
         self._chunk = chunk
         self.device: torch.device = model.device
         self.slots = SlotCache(model.config.get_text_config().num_hidden_layers)
+        if recording is None and self.device.type == "cuda":
+            recording = cuda_graphs
+        self._replay: Replay | None = None
+        self._only = torch.zeros(1, dtype=torch.long, device=self.device)
         self._check()
+        if recording is not None:
+            self._try(Replay(self._step, self.slots, recording, device=self.device))
 
     def default_cache_tokens(self) -> int:
         """How many tokens fit in 512 MiB or, on a GPU, in a quarter of its free memory."""
@@ -55,9 +72,11 @@ class Runner:
         """Append `suffixes` to the slots from `first` on; row i starts at `starts[i]`.
 
         Returns:
-            Logits after each suffix's last id: [rows, vocabulary].
+            Logits after each suffix's last id: [rows, vocabulary], until the next call.
         """
         longest = max(map(len, suffixes))
+        if self._replay is not None and longest == 1 and first == 0:
+            return self._replay.run([suffix[0] for suffix in suffixes], starts)
         self.slots.reserve(first + len(suffixes), max(starts) + longest)
         padded = [[*suffix, *[0] * (longest - len(suffix))] for suffix in suffixes]
         tokens = torch.tensor(padded, device=self.device)
@@ -66,29 +85,56 @@ class Runner:
         )
         last = [len(suffix) - 1 for suffix in suffixes]
         if longest <= self._chunk:
-            return self._pass(first, tokens, positions, last)
-        return self._chunked(first, tokens, positions, last)
+            return self._pass(first, tokens, positions, max(starts) + longest, last)
+        return self._chunked(first, tokens, positions, max(starts), last)
 
     def _chunked(
-        self, first: int, tokens: torch.Tensor, positions: torch.Tensor, last: Sequence[int]
+        self,
+        first: int,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        start: int,
+        last: Sequence[int],
     ) -> torch.Tensor:
         logits: list[torch.Tensor | None] = [None] * len(last)
         for begin in range(0, tokens.shape[1], self._chunk):
             part = slice(begin, begin + self._chunk)
-            width = tokens[:, part].shape[1]
-            here = [min(max(index - begin, 0), width - 1) for index in last]
-            out = self._pass(first, tokens[:, part], positions[:, part], here)
+            new = tokens[:, part].shape[1]
+            here = [min(max(index - begin, 0), new - 1) for index in last]
+            out = self._pass(first, tokens[:, part], positions[:, part], start + begin + new, here)
             for row, index in enumerate(last):
                 if begin <= index < begin + self._chunk:
                     logits[row] = out[row]
         return torch.stack([row for row in logits if row is not None])
 
     def _pass(
-        self, first: int, tokens: torch.Tensor, positions: torch.Tensor, last: Sequence[int]
+        self,
+        first: int,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        width: int,
+        last: Sequence[int],
     ) -> torch.Tensor:
-        width = int(positions[:, -1].max()) + 1
+        columns = sorted(set(last))
+        kept = torch.tensor(columns, device=self.device)
+        logits = self._forward(first, tokens, positions, width, kept)
+        column = torch.tensor([columns.index(index) for index in last], device=self.device)
+        return logits[torch.arange(len(last), device=self.device), column]
+
+    def _step(self, tokens: torch.Tensor, positions: torch.Tensor, width: int) -> torch.Tensor:
+        """One id a row, from slot 0 on; nothing in here waits for the device."""
+        return self._forward(0, tokens, positions, width, self._only)[:, 0]
+
+    def _forward(
+        self,
+        first: int,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        width: int,
+        kept: torch.Tensor,
+    ) -> torch.Tensor:
+        """Logits of the columns `kept`, with the first `width` positions in sight."""
         self.slots.aim(first, positions, width)
-        kept, column = torch.unique(torch.tensor(last, device=self.device), return_inverse=True)
         options: dict[str, Any] = {self._cache_name: self.slots}
         if self._keeps_logits:
             options["logits_to_keep"] = kept
@@ -99,9 +145,7 @@ class Runner:
             use_cache=True,
             **options,
         ).logits
-        if not self._keeps_logits:
-            logits = logits[:, kept]
-        return logits[torch.arange(len(last), device=self.device), column]
+        return logits if self._keeps_logits else logits[:, kept]
 
     def _mask(self, positions: torch.Tensor, width: int) -> torch.Tensor:
         hidden = torch.arange(width, device=self.device) > positions[:, None, :, None]
@@ -117,18 +161,37 @@ class Runner:
             error = self._cached_error()
         except Exception as fault:
             raise ConfigError(f"{name} cannot run with a batched cache: {fault}") from fault
-        allowed = 0.1 if self._model.dtype in (torch.bfloat16, torch.float16) else 1e-3
-        if not error <= allowed:
+        if not error <= self._allowed:
             raise ConfigError(
                 f"{name}: cached decoding differs from a plain forward pass by {error:.2g} "
-                f"(relative; at most {allowed} is allowed), so its log-probabilities could not "
-                "be trusted. Serve this model with another policy."
+                f"(relative; at most {self._allowed} is allowed), so its log-probabilities could "
+                "not be trusted. Serve this model with another policy."
             )
 
+    def _try(self, replay: Replay) -> None:
+        """Replay from now on, if the same comparison holds then; else warn, and do not."""
+        self._replay = replay
+        try:
+            # The first pass of a shape records it, the second replays that on other ids.
+            error = max(self._cached_error(), self._cached_error(shift=1))
+            fault = "" if error <= self._allowed else f"logits differ by {error:.2g} (relative)"
+        except Exception as raised:  # whatever a recording lacks here, plain passes do without
+            fault = f"{type(raised).__name__}: {raised}"
+        if fault:
+            self._replay = None
+            warnings.warn(f"decoding steps are not replayed: {fault}", RuntimeWarning, stacklevel=2)
+
+    @property
+    def _allowed(self) -> float:
+        """Relative error of logits that rounding explains."""
+        return 0.1 if self._model.dtype in (torch.bfloat16, torch.float16) else 1e-3
+
     @torch.inference_mode()
-    def _cached_error(self) -> float:
+    def _cached_error(self, *, shift: int = 0) -> float:
         vocabulary = self._model.config.get_text_config().vocab_size
-        rows = [[(7 * k + 3 * i + 1) % vocabulary for i in range(2 + 2 * k)] for k in range(3)]
+        rows = [
+            [(7 * k + 3 * i + 1 + shift) % vocabulary for i in range(2 + 2 * k)] for k in range(3)
+        ]
         self.run(0, [row[:-1] for row in rows], [0] * len(rows))
         cached = self.run(0, [row[-1:] for row in rows], [len(row) - 1 for row in rows])
         inputs = [torch.tensor([row], device=self.device) for row in rows]

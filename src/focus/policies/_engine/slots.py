@@ -35,6 +35,11 @@ class SlotCache(Cache):
             return 0
         return self._storage.nbytes // (self._storage.shape[2] * self._storage.shape[4])
 
+    @property
+    def storage(self) -> torch.Tensor | None:
+        """All keys and values; another tensor whenever more room was made."""
+        return self._storage
+
     def reserve(self, slots: int, positions: int) -> None:
         """Make room for that many slots and positions; what is held stays."""
         if slots <= self._slots and positions <= self._positions:
