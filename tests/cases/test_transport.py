@@ -50,8 +50,9 @@ async def never(asked: Mapping[str, Any], number: int) -> None:
 
 async def test_b37_a_silent_server_is_a_typed_timeout_at_our_deadline() -> None:
     execution = hurried()
-    with anyio.fail_after(60), pytest.raises(CollectionFailed) as caught:
-        await grow(Engine(never), WalkEnv(), execution=execution)
+    async with served(Engine(never), version="v1") as policy:  # nothing else is asked for
+        with anyio.fail_after(60), pytest.raises(CollectionFailed) as caught:
+            await collect(policy, WalkEnv(), execution=execution)
     assert isinstance(caught.value.__cause__, TransientError)
     assert "no reply within 0.05 s" in str(caught.value)
     assert execution.shared.pool.statistics.in_use == 0
