@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from bench.learning.books import PRICES
 from bench.learning.methods import METHODS
-from bench.learning.report import Curve, best_rates, summaries
+from bench.learning.report import Curve, best_rates
 from bench.learning.tasks import FAMILIES
 from bench.learning.trial import TrialSpec
 
@@ -29,8 +28,7 @@ class Comparison:
     Attributes:
         name: of the comparison, e.g. ``"A-chain-20"``.
         task, model: where every trial starts; "" is the task's own model.
-        methods: rows; with `best_of` those kept in any case.
-        best_of, best: add the first `best` methods, by area, of an earlier comparison.
+        methods: rows.
         rates, batches: each method's grid; a batch is (prompts, optimizer steps).
         tuning_seed, tuning_share: the grid's seed, and its part of the budget.
         seeds: fresh ones: 0, 1, …
@@ -45,8 +43,6 @@ class Comparison:
     task: str
     model: str = ""
     methods: tuple[str, ...]
-    best_of: str = ""
-    best: int = 0
     rates: tuple[float, ...]
     batches: tuple[tuple[int, int], ...]
     tuning_seed: int = 1000
@@ -71,18 +67,6 @@ class Comparison:
         """The curves of this comparison's task and starting model."""
         wanted = (self.task, self.model)
         return [c for c in curves if (c["spec"]["task"], c["spec"]["model"]) == wanted]
-
-    def with_best(self, curves: Sequence[Curve]) -> Comparison:
-        """With the best methods of the comparison that `best_of` names, given its curves.
-
-        Raises:
-            ConfigError: there are none.
-        """
-        if not curves:
-            raise ConfigError(f"{self.name}: no final trials of {self.best_of} are there yet")
-        ranked = [summary.method for summary in summaries(curves)]
-        added = [name for name in ranked if name not in self.methods][: self.best]
-        return dataclasses.replace(self, methods=(*self.methods, *added), best=0)
 
     def tuning(self) -> list[TrialSpec]:
         """Every cell of every method's grid; where the grid is one cell, nothing."""
@@ -152,11 +136,13 @@ class Registration:
     Attributes:
         date: when it was decided.
         prices: of a token, by kind.
+        recipes: options of `bench.learning.warm`, by the name of the starting model.
         comparisons: by name.
     """
 
     date: str
     prices: Mapping[str, float]
+    recipes: Mapping[str, Mapping[str, str | float]]
     comparisons: Mapping[str, Comparison]
 
 
@@ -183,4 +169,9 @@ def read_registration(path: Path = REGISTERED, *, models: Path = Path("models"))
         except TypeError as error:
             raise ConfigError(f"{path.name}: comparison {name!r}: {error}") from error
     prices = {**PRICES, **stored.get("prices", {})}
-    return Registration(date=str(stored["date"]), prices=prices, comparisons=comparisons)
+    return Registration(
+        date=str(stored["date"]),
+        prices=prices,
+        recipes=stored.get("model", {}),
+        comparisons=comparisons,
+    )

@@ -3,9 +3,12 @@
 python -m bench.learning.registered A-chain-20 --stage tuning --out results --workers 24 --gpus 2
 python -m bench.learning.registered A-chain-20 --stage final --out results --workers 24 --gpus 2
 python -m bench.learning.registered A-chain-20 --stage report --out results
+python -m bench.learning.registered C-smollm2 --stage all --workers 16 --gpus 2 --seconds 1500
 
-With --write FILE a stage's missing trials are written for bench.learning.sweep instead of run.
-Finished trials are kept; a stage that time cut short goes on where it stopped.
+`models` warms up the starting models that the folder lacks; `all` is every stage in turn, each
+once the one before it is whole. With --write FILE the missing trials of tuning or final are
+written for bench.learning.sweep instead of run. Finished trials and models are kept; what time
+cut short goes on where it stopped, trial by trial. A name stands for all that begin with it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -24,12 +28,12 @@ from bench.learning.comparison import (
     read_registration,
 )
 from bench.learning.report import read_curves, write_report
-from bench.learning.sweep import run_all
+from bench.learning.sweep import Job, run_all, run_jobs
 from bench.learning.trial import TrialSpec
 
 from focus.errors import FocusError
 
-STAGES = ("tuning", "final", "report")
+STAGES = ("models", "tuning", "final", "report", "all")
 
 
 def specs_of(comparison: Comparison, stage: str, out: Path) -> list[TrialSpec]:
@@ -39,12 +43,58 @@ def specs_of(comparison: Comparison, stage: str, out: Path) -> list[TrialSpec]:
     return comparison.finals(comparison.own(read_curves(out / "tuning", partial=True)))
 
 
-def resolved(comparison: Comparison, registration: Registration, out: Path) -> Comparison:
-    """With the methods that an earlier comparison's results bring in."""
-    if not comparison.best:
-        return comparison
-    earlier = registration.comparisons[comparison.best_of]
-    return comparison.with_best(earlier.own(read_curves(out / "final", partial=True)))
+def models_of(
+    comparisons: Sequence[Comparison], registration: Registration, models: Path
+) -> list[Job]:
+    """How the starting models come about, those that have a recipe."""
+    names = dict.fromkeys(Path(c.model).name for c in comparisons if c.model)
+    jobs = []
+    for name in names:
+        recipe = registration.recipes.get(name, {})
+        options = [text for key, value in recipe.items() for text in (f"--{key}", str(value))]
+        made = models.absolute() / name
+        module = ["bench.learning.warm", "--out", str(made), *options]
+        jobs.append(Job(name=name, made=made, module=module))
+    return jobs
+
+
+def trials_of(comparisons: Sequence[Comparison], stage: str, out: Path) -> list[TrialSpec]:
+    """Trials of a stage of several comparisons, seed by seed."""
+    specs = [spec for comparison in comparisons for spec in specs_of(comparison, stage, out)]
+    return sorted(specs, key=lambda spec: spec.seed)
+
+
+def run_stages(
+    comparisons: Sequence[Comparison],
+    registration: Registration,
+    stage: str,
+    *,
+    out: Path,
+    models: Path,
+    seconds: float,
+    **machine: int,
+) -> int:
+    """Run a stage, or all until one is not whole in time; returns what is left of the last.
+
+    Args:
+        machine: `workers` and `gpus` of `run_jobs`.
+
+    Raises:
+        ConfigError: final trials are asked for and tuning ones are not there.
+    """
+    deadline, left = time.monotonic() + seconds, 0
+    for each in STAGES[:3] if stage == "all" else (stage,):
+        until = deadline - time.monotonic()
+        if each == "models":
+            jobs = models_of(comparisons, registration, models)
+            left, whole = run_jobs(jobs, seconds=until, **machine), len(jobs)
+        else:
+            specs = trials_of(comparisons, each, out)
+            left, whole = run_all(specs, out / each, seconds=until, **machine), len(specs)
+        print(f"{each}: {left} of {whole} left", flush=True)
+        if left:
+            break
+    return left
 
 
 def report(names: Sequence[str], registration: Registration, out: Path) -> Path:
@@ -74,28 +124,32 @@ def main() -> int:
         for name, comparison in known.items():
             print(f"{name}: {comparison.task}, {', '.join(comparison.methods)}")
         return 0
-    if unknown := [name for name in options.names if name not in known]:
+    if unknown := [name for name in options.names if not any(n.startswith(name) for n in known)]:
         parser.error(f"unknown comparison {', '.join(unknown)}; known: {', '.join(known)}")
-    if options.stage == "report":
-        print(report(options.names, registration, options.out).as_posix())
-        return 0
+    names = [name for name in known if name.startswith(tuple(options.names))]
+    chosen = [known[name] for name in names]
+    left = 0
     try:
-        chosen = [resolved(known[name], registration, options.out) for name in options.names]
-        specs = [s for c in chosen for s in specs_of(c, options.stage, options.out)]
+        if options.write is not None:
+            specs = trials_of(chosen, options.stage, options.out)
+            options.write.write_text(json.dumps([asdict(spec) for spec in specs], indent=1))
+            print(f"{len(specs)} trials in {options.write}")
+            return 0
+        if options.stage != "report":
+            left = run_stages(
+                chosen,
+                registration,
+                options.stage,
+                out=options.out,
+                models=options.models,
+                seconds=options.seconds,
+                workers=options.workers,
+                gpus=options.gpus,
+            )
     except (FocusError, ValueError) as error:
         parser.error(str(error))
-    if options.write is not None:
-        options.write.write_text(json.dumps([asdict(spec) for spec in specs], indent=1))
-        print(f"{len(specs)} trials in {options.write}")
-        return 0
-    left = run_all(
-        specs,
-        options.out / options.stage,
-        workers=options.workers,
-        gpus=options.gpus,
-        seconds=options.seconds,
-    )
-    print(f"{left} of {len(specs)} left", flush=True)
+    if options.stage == "report" or (options.stage == "all" and not left):
+        print(report(names, registration, options.out).as_posix())
     return int(left > 0)
 
 

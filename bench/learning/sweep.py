@@ -13,15 +13,63 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 from bench.learning.trial import TrialSpec, run_trial
 
-__all__ = ("run_all",)
+__all__ = ("Job", "run_all", "run_jobs")
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A process and the file or folder that is there once it has done its work.
+
+    Attributes:
+        name: what is printed; made: where its result lies; its log lies beside that.
+        module: of Python, with its arguments.
+    """
+
+    name: str
+    made: Path
+    module: Sequence[str]
+
+    @property
+    def is_done(self) -> bool:
+        return self.made.exists()
+
+
+def run_jobs(
+    jobs: Sequence[Job], *, workers: int = 2, gpus: int = 0, seconds: float = float("inf")
+) -> int:
+    """Run what has no result yet; returns how many jobs have none afterwards.
+
+    When `seconds` are over, what still runs is stopped.
+    """
+    deadline = time.monotonic() + seconds
+    waiting = [job for job in jobs if not job.is_done]
+    with contextlib.ExitStack() as stack:
+        running: dict[subprocess.Popen[bytes], Job] = {}
+        stack.callback(_stop, running)
+        while (waiting or running) and time.monotonic() < deadline:
+            while waiting and len(running) < workers:
+                job = waiting.pop(0)
+                running[_start(job, len(waiting) % gpus if gpus else None)] = job
+            for child in [child for child in running if child.poll() is not None]:
+                code, name = child.returncode, running.pop(child).name
+                print(f"{name}: {'done' if code == 0 else f'exit {code}'}", flush=True)
+            time.sleep(0.2)
+    return sum(not job.is_done for job in jobs)
+
+
+def _stop(children: Iterable[subprocess.Popen[bytes]]) -> None:
+    for child in children:
+        child.kill()
+        child.wait()
 
 
 def run_all(
@@ -36,34 +84,27 @@ def run_all(
 
     When `seconds` are over, what still runs is stopped; its curve so far stays as ``.partial``.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + seconds
-    waiting = [spec for spec in specs if not _curve(out, spec).exists()]
-    with contextlib.ExitStack() as stack:
-        running: dict[TrialSpec, subprocess.Popen[bytes]] = {}
-        stack.callback(lambda: [child.kill() for child in running.values()])
-        while (waiting or running) and time.monotonic() < deadline:
-            while waiting and len(running) < workers:
-                running[waiting[0]] = _start(waiting[0], out, len(waiting) % gpus if gpus else None)
-                waiting.pop(0)
-            for spec in [spec for spec, child in running.items() if child.poll() is not None]:
-                code = running.pop(spec).returncode
-                print(f"{spec.name}: {'done' if code == 0 else f'exit {code}'}", flush=True)
-            time.sleep(0.2)
-    return sum(not _curve(out, spec).exists() for spec in specs)
+    jobs = [_trial(spec, out) for spec in specs]
+    return run_jobs(jobs, workers=workers, gpus=gpus, seconds=seconds)
+
+
+def _trial(spec: TrialSpec, out: Path) -> Job:
+    one = json.dumps(dataclasses.asdict(spec))
+    module = ["bench.learning.sweep", "--out", str(out.absolute()), "--one", one]
+    return Job(name=spec.name, made=_curve(out, spec), module=module)
 
 
 def _curve(out: Path, spec: TrialSpec) -> Path:
     return out / f"{spec.name}.json"
 
 
-def _start(spec: TrialSpec, out: Path, gpu: int | None) -> subprocess.Popen[bytes]:
+def _start(job: Job, gpu: int | None) -> subprocess.Popen[bytes]:
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     if gpu is not None:
         environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
-    command = [sys.executable, "-m", "bench.learning.sweep", "--out", str(out.absolute())]
-    command += ["--one", json.dumps(dataclasses.asdict(spec))]
-    with _curve(out, spec).with_suffix(".log").open("wb") as log:
+    job.made.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", *job.module]
+    with job.made.with_suffix(".log").open("wb") as log:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
 
 

@@ -2,6 +2,7 @@
 
 python -m bench.learning.warm --task chain-20 --out models/chain-20 --device cuda
 python -m bench.learning.warm --task chain-40 --size 10m --updates 3000 --out models/chain-40-10m
+python -m bench.learning.warm --task chain-10 --start smollm2 --peak 3e-4 --out models/smollm2
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import argparse
 import math
 import random
+import shutil
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,7 +134,7 @@ async def solve_rate(task: str, folder: Path, *, problems: int, device: str) -> 
     return found.accuracy
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     taught = sorted(name for name, family in FAMILIES.items() if family.demonstrate)
     parser.add_argument("--task", choices=taught, required=True)
@@ -145,7 +148,11 @@ def main() -> None:
     parser.add_argument("--evaluate", type=int, default=256, help="held-out problems; 0 skips")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    options = parser().parse_args()
     started = time.monotonic()
     torch.set_float32_matmul_precision("high")
     folder = resolve(options.start)
@@ -166,8 +173,14 @@ def main() -> None:
         peak=options.peak,
         seconds=options.seconds,
     )
-    model.to(getattr(torch, options.dtype)).save_pretrained(options.out)
-    tokenizer.save_pretrained(options.out)
+    # A folder is there once it is whole.
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.out.parent) as scratch:
+        whole = Path(scratch) / "model"
+        model.to(getattr(torch, options.dtype)).save_pretrained(whole)
+        tokenizer.save_pretrained(whole)
+        shutil.rmtree(options.out, ignore_errors=True)
+        whole.rename(options.out)
     rate = "?"
     if options.evaluate:
         asked = {"problems": options.evaluate, "device": options.device}

@@ -2,12 +2,24 @@
 
 import doctest
 import json
+from pathlib import Path
 
 import pytest
-from bench.learning import books, claims, gradients, mixed, plans, ppo, report
+from bench.learning import (
+    books,
+    claims,
+    gradients,
+    mixed,
+    plans,
+    ppo,
+    registered,
+    report,
+    sweep,
+    warm,
+)
 from bench.learning.comparison import Comparison, read_registration
 from bench.learning.methods import METHODS
-from bench.learning.tasks import gym, modular
+from bench.learning.tasks import FAMILIES, gym, modular
 from bench.learning.trial import TrialSpec, run_trial
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,22 +148,66 @@ def test_a_grid_of_one_cell_needs_no_tuning():
     assert {spec.learning_rate for spec in comparison.finals([])} == {0.1}
 
 
-def test_the_best_of_an_earlier_comparison_come_in():
-    comparison = a_comparison(methods=("ppo",), best_of="earlier", best=1)
-    earlier = [curve([0, 0.9], method="ppo"), curve([0, 0.8], method="rloo"), curve([0, 0.1])]
-    assert comparison.with_best(earlier).methods == ("ppo", "rloo")
-    with pytest.raises(ConfigError, match="no final trials of earlier"):
-        comparison.with_best([])
-
-
 def test_what_was_registered_can_be_run():
     registration = read_registration()
     assert {name[0] for name in registration.comparisons} >= {"A", "B", "C"}
     for comparison in registration.comparisons.values():
         names = [spec.name for spec in comparison.tuning()]
         assert len(set(names)) == len(names) > 0
-        known = {"", *(earlier.name for earlier in registration.comparisons.values())}
-        assert comparison.best_of in known
+        assert Path(comparison.model).name in {"", *registration.recipes}
+
+
+@pytest.mark.parametrize("name", read_registration().recipes)
+def test_every_recipe_is_one_that_warm_understands(name):
+    (made,) = registered.models_of(
+        [a_comparison(model=f"models/{name}")], read_registration(), Path("models")
+    )
+    assert made.module[0] == warm.__name__
+    options = warm.parser().parse_args(made.module[1:])
+    assert options.out.name == name
+    assert FAMILIES[options.task].demonstrate is not None
+
+
+def test_jobs_that_are_done_are_not_done_again_and_late_ones_are_stopped(tmp_path):
+    def job(name, *module):
+        return sweep.Job(name=name, made=tmp_path / f"{name}.zip", module=module)
+
+    packs = [job(name, "zipfile", "-c", f"{tmp_path}/{name}.zip", __file__) for name in "ab"]
+    assert sweep.run_jobs(packs) == 0
+    before = packs[0].made.stat().st_mtime_ns
+    fails = job("c", "zipfile", "-l", f"{tmp_path}/missing")
+    assert sweep.run_jobs([*packs, fails], workers=1) == 1
+    assert packs[0].made.stat().st_mtime_ns == before
+    assert "missing" in fails.made.with_suffix(".log").read_text()
+    sleeps = job("d", "timeit", "-n1", "-r1", "-s", "import time", "time.sleep(600)")
+    assert sweep.run_jobs([sleeps], seconds=0.5) == 1
+
+
+def test_a_stage_waits_for_the_one_before_it(tmp_path):
+    registration = read_registration()
+    compared = [a_comparison(task="tabular", budget=48, seeds=1, methods=("grpo", "rloo"))]
+    run = {"out": tmp_path, "models": tmp_path, "workers": 2, "gpus": 0}
+    assert registered.run_stages(compared, registration, "all", seconds=0.0, **run) == 8
+    assert not (tmp_path / "final").exists()
+    with pytest.raises(ConfigError, match="no tuning trial of grpo, rloo"):
+        registered.run_stages(compared, registration, "final", seconds=0.0, **run)
+
+
+@pytest.mark.full
+def test_all_stages_end_in_a_report(tmp_path, monkeypatch, capsys):
+    page = tmp_path / "small.toml"
+    page.write_text(
+        'date = "today"\n[comparison.small]\ntask = "tabular"\nmethods = ["grpo", "rloo"]\n'
+        "rates = [0.1, 0.3]\nbatches = [[1, 1]]\nseeds = 1\nbudget = 96\n"
+        "tokens_per_prompt = 48\nevaluations = 2\n"
+    )
+    command = ["registered", "sm", "--file", str(page), "--stage", "all", "--out", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", command)
+    for _ in range(2):
+        assert registered.main() == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert shown[-1] == (tmp_path / "report.html").as_posix()
+    assert shown[:-1] == ["models: 0 of 0 left", "tuning: 0 of 4 left", "final: 0 of 2 left"]
 
 
 def test_a_trial_that_was_cut_short_is_shown_as_such(tmp_path):
