@@ -11,7 +11,7 @@ from focus import Grpo, Rloo, SpoTree, TokenEntropy, TreeGrpo, TreeRl, UniformRa
 from focus.credit import Credit, Estimator
 from focus.credit.base import outcome_targets
 from focus.search import Allocator, BetaBernoulli, Calibration, Session, View
-from focus.tree import Evidence, NodeId, Tree
+from focus.tree import NodeId, SuffixMeans, Tree
 
 __all__ = ("PEERS", "MixedOutcome", "WithTargets")
 
@@ -59,7 +59,9 @@ class WithTargets:
     def estimate(self, tree: Tree[Any], *, allow_partial: bool = False) -> Credit:
         credit = self.weights.estimate(tree, allow_partial=allow_partial)
         live = [node.id for node in tree if not node.is_terminal]
-        return replace(credit, targets=outcome_targets(Evidence.of(tree), live))
+        return replace(
+            credit, targets=outcome_targets(SuffixMeans.of(tree, tree.header.returns), live)
+        )
 
 
 PEERS: dict[str, Method] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 
@@ -14,11 +15,11 @@ from focus.credit.base import (
     Columns,
     Credit,
     Target,
-    edge_return,
     edge_terms,
     is_trained,
-    trained_heads,
 )
+from focus.credit.comparison import ESTIMATORS
+from focus.credit.forks import Forks
 from focus.errors import CreditError
 from focus.testing.trees import build_tree, end, fork, random_sketch
 from focus.tree import Returns
@@ -36,26 +37,28 @@ def test_terms_read_once_give_the_return_over_each_edge(seed, returns, successor
     gained, carried = edge_terms(tree, returns)
     assert len(gained) == len(carried) == len(tree)
     for node in tree.edges():
-        over = edge_return(node, successor, returns, estimator="a test")
+        over = returns.backed_up(node.incoming, successor)
         assert gained[node.id] + carried[node.id] * successor == over
-    assert trained_heads(tree) == [node.id for node in tree if is_trained(node)]
+    assert Forks.of(tree).trained == [node.id for node in tree if is_trained(node)]
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(-1, 1), max_size=5))
 def test_columns_are_the_rows_they_stand_for(numbers):
     doubled = [2 * numbers.get(node, math.nan) for node in range(10)]
     rows = {node: {"one": own, "two": 2 * own} for node, own in numbers.items()}
-    found = Columns(numbers, {"one": numbers, "two": doubled})
+    found = Columns(numbers, {"one": numbers, "two": doubled}, row=dict)
     assert found == rows
     assert dict(found) == rows
     assert list(found) == list(numbers)
     assert len(found) == len(numbers)
+    assert list(found.column("two")) == [row["two"] for row in rows.values()]
+    assert all(node in found for node in numbers)
     assert 10 not in found
 
 
 def test_a_node_without_a_row_has_none_though_a_column_has_its_number():
     with pytest.raises(KeyError, match="0"):
-        Columns({1: None}, {"return": [0.5, 0.25]})[0]
+        Columns({1: None}, {"return": [0.5, 0.25]}, row=dict)[0]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -75,3 +78,16 @@ def test_a_return_that_is_not_finite_is_refused_by_the_edge(bad):
     tree = build_tree(fork(0.5, end(0.0), end(bad), end(1.0)))
     with pytest.raises(CreditError, match=f"node 2: the return over its edge is {bad}"):
         DirectBranchTd().estimate(tree)
+
+
+@pytest.mark.parametrize("estimator", [make() for make in ESTIMATORS.values()])
+def test_returns_that_overflow_are_refused_by_every_estimator(estimator):
+    huge = end(1e308, step_reward=1e308)
+    probes = [end(1e308, phase=1), end(1e308, phase=1)]
+    tree = build_tree(fork(0.5, huge, end(-1e308, step_reward=-1e308), *probes))
+    with pytest.raises(CreditError, match="node 2: the return over its edge is -inf"):
+        estimator.estimate(tree)
+    tree = build_tree(fork(0.5, end(1e308), end(1e308), end(1e308), end(1e308, phase=1)))
+    with contextlib.suppress(CreditError):
+        credit = estimator.estimate(tree)
+        assert all(map(math.isfinite, credit.advantages.values()))

@@ -15,6 +15,7 @@ from focus.testing.exact_credit import (
     deep_recursion,
     direct_gap,
     is_finished,
+    lambda_gap,
     mc_gap,
     refined_gap,
 )
@@ -34,6 +35,7 @@ def test_all_small_trees() -> None:
     for drawing, returns in all_small(6):
         assert direct_gap(drawing, returns) <= TOLERANCE
         assert refined_gap(drawing, returns) <= TOLERANCE
+        assert lambda_gap(drawing, returns) <= TOLERANCE
         if is_finished(drawing):
             assert mc_gap(drawing, returns) <= TOLERANCE
 
@@ -62,6 +64,7 @@ def return_rules(draw: st.DrawFn) -> Returns:
 def test_random_trees(drawing: Sketch, returns: Returns) -> None:
     assert direct_gap(drawing, returns) <= TOLERANCE
     assert refined_gap(drawing, returns) <= TOLERANCE
+    assert lambda_gap(drawing, returns) <= TOLERANCE
 
 
 @settings(max_examples=40, deadline=None)

@@ -25,7 +25,7 @@ from focus.search import (
     Width,
 )
 from focus.tokens import Span
-from focus.tree import Edge, Evidence, Provenance, Returns, Tree, TreeHeader
+from focus.tree import Edge, Evidence, Provenance, Returns, SuffixMeans, Tree, TreeHeader
 
 ALLOWANCE = 64
 
@@ -190,6 +190,11 @@ def test_evidence_equals_what_the_settled_tree_tells(play, world, search, settin
     run = play(search, world(**settings_))
     rebuilt = Evidence.of(run.tree)
     assert all(run.scheduler.evidence[node.id] == rebuilt[node.id] for node in run.tree)
+    means = SuffixMeans.of(run.tree, run.tree.header.returns)
+    for node in run.tree:
+        seen = rebuilt[node.id]
+        assert means.counts[node.id] == (0 if node.is_terminal else seen.count)
+        assert means.means[node.id] == pytest.approx(seen.mean, abs=1e-12)
 
 
 @given(attempts=st.integers(1, 30), concurrency=st.integers(1, 6), seed=st.integers(0, 99))

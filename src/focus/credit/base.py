@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from focus.errors import ConfigError, CreditError
-from focus.tree import Evidence, Node, NodeId, Returns, Tree
+from focus.tree import Node, NodeId, Returns, SuffixMeans, Tree
 
 __all__ = (
     "Columns",
@@ -19,16 +18,16 @@ __all__ = (
     "Trajectory",
     "check_prior_strength",
     "check_returns",
-    "edge_return",
     "edge_terms",
     "is_trained",
     "outcome_targets",
-    "prior_values",
     "returns_for",
     "target_returns",
-    "trained_heads",
+    "targets_of",
     "trajectories",
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,41 +43,52 @@ class Target:
     count: int
 
 
-class Columns(Mapping[NodeId, Mapping[str, float]]):
-    """Named numbers by node, kept by name; the row of a node is made when somebody asks.
+class Columns(Mapping[NodeId, T]):
+    """Rows of numbers by node, kept as columns; a node's row is made when somebody asks.
 
     Args:
-        rows: the nodes that have a row, in order; read for membership, order and number.
+        nodes: those that have a row, in order; read for membership, order and number.
         columns: by name, something that gives the number of each of them.
+        row: makes a row of its numbers.
 
-    >>> found = Columns({1: None}, {"return": {1: 0.5, 2: 0.25}})
-    >>> found[1], list(found), found == {1: {"return": 0.5}}
-    ({'return': 0.5}, [1], True)
+    >>> found = Columns({1: None}, {"value": [0.0, 0.5], "count": [0, 2]}, row=Target)
+    >>> found[1], list(found), found == {1: Target(0.5, 2)}
+    (Target(value=0.5, count=2), [1], True)
     """
 
-    __slots__ = ("_columns", "_rows")
+    __slots__ = ("_columns", "_nodes", "_row")
 
     def __init__(
         self,
-        rows: Mapping[NodeId, object],
-        columns: Mapping[str, Mapping[int, float] | Sequence[float]],
+        nodes: Mapping[NodeId, object],
+        columns: Mapping[str, Mapping[NodeId, float] | Sequence[float]],
+        *,
+        row: Callable[..., T],
     ) -> None:
-        self._rows = rows
+        self._nodes = nodes
         self._columns = columns
+        self._row = row
 
-    def __getitem__(self, node_id: NodeId) -> Mapping[str, float]:
-        if node_id not in self._rows:
+    def __getitem__(self, node_id: NodeId) -> T:
+        if node_id not in self._nodes:
             raise KeyError(node_id)
-        return {name: column[node_id] for name, column in self._columns.items()}
+        return self._row(**{name: column[node_id] for name, column in self._columns.items()})
+
+    def __contains__(self, node_id: object) -> bool:
+        return node_id in self._nodes
 
     def __iter__(self) -> Iterator[NodeId]:
-        return iter(self._rows)
+        return iter(self._nodes)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._nodes)
 
     def __repr__(self) -> str:
         return f"Columns({dict(self)})"
+
+    def column(self, name: str) -> Iterable[float]:
+        """The numbers of that name, in the order of the nodes."""
+        return map(self._columns[name].__getitem__, self._nodes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +110,25 @@ class Credit:
     diagnostics: Mapping[NodeId, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, numbers in (
-            ("advantage", self.advantages),
-            ("value", self.values),
-            ("target", {node: target.value for node, target in self.targets.items()}),
-        ):
-            if all(map(math.isfinite, numbers.values())):
-                continue
-            node, number = next(item for item in numbers.items() if not math.isfinite(item[1]))
-            raise CreditError(f"{self.estimator}: node {node}: {name} is {number}")
+        self._check("advantage", self.advantages, self.advantages.values())
+        self._check("value", self.values, self.values.values())
+        self._check("target", self.targets, _target_values(self.targets))
+
+    def _check(
+        self, name: str, by_node: Mapping[NodeId, float | Target], numbers: Iterable[float]
+    ) -> None:
+        if math.isfinite(sum(numbers)):
+            return
+        for node, item in by_node.items():
+            number = item.value if isinstance(item, Target) else item
+            if not math.isfinite(number):
+                raise CreditError(f"{self.estimator}: node {node}: {name} is {number}")
+
+
+def _target_values(targets: Mapping[NodeId, Target]) -> Iterable[float]:
+    if isinstance(targets, Columns):
+        return targets.column("value")
+    return (target.value for target in targets.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +193,21 @@ def target_returns(tree: Tree[Any], returns: Returns) -> Returns:
     its targets out of range, so they count in advantages only (β = 0 here).
     """
     low, high = tree.header.critic_range
-    is_shaped = any(map(attrgetter("edge.step_reward"), tree.edges()))
+    is_shaped = any(tree.columns.step_rewards)
     return replace(returns, step_weight=0.0) if is_shaped and 0 <= low < high <= 1 else returns
 
 
-def outcome_targets(evidence: Evidence, nodes: Iterable[NodeId]) -> dict[NodeId, Target]:
+def outcome_targets(seen: SuffixMeans, nodes: Iterable[NodeId]) -> Mapping[NodeId, Target]:
     """Mean suffix outcome and its count, of each of these checkpoints that was measured."""
-    seen = {node_id: evidence[node_id] for node_id in nodes}
-    return {id_: Target(stats.mean, stats.count) for id_, stats in seen.items() if stats.count}
+    return targets_of(nodes, seen.means, seen.counts)
+
+
+def targets_of(
+    nodes: Iterable[NodeId], means: Sequence[float], counts: Sequence[int]
+) -> Mapping[NodeId, Target]:
+    """A target for each of these checkpoints whose count is not 0; numbers stand by node."""
+    counted = {node: None for node in nodes if counts[node]}
+    return Columns(counted, {"value": means, "count": counts}, row=Target)
 
 
 def is_trained(node: Node[Any]) -> bool:
@@ -188,59 +215,27 @@ def is_trained(node: Node[Any]) -> bool:
     return node.edge is not None and node.edge.sampled_tokens > 0
 
 
-def trained_heads(tree: Tree[Any]) -> list[NodeId]:
-    """Heads of the edges that `is_trained`, in attach order."""
-    return [node.id for node in tree if node.edge is not None and node.edge.sampled_tokens]
-
-
-def prior_values(tree: Tree[Any], *, estimator: str, allow_partial: bool) -> dict[NodeId, float]:
-    """V by live checkpoint, in id order; with `allow_partial`, of those that have one.
-
-    Raises:
-        CreditError: a value is not finite, or is missing without `allow_partial`.
-    """
-    values: dict[NodeId, float] = {}
-    for node in tree:
-        if node.is_terminal or (allow_partial and node.value is None):
-            continue
-        if node.value is None or not math.isfinite(node.value):
-            raise CreditError(
-                f"{estimator}: node {node.id} has no usable critic value ({node.value}); "
-                "the prediction failed when the tree was collected"
-            )
-        values[node.id] = node.value
-    return values
-
-
 def edge_terms(tree: Tree[Any], returns: Returns) -> tuple[list[float], list[float]]:
     """r(e) and γ^d(e) of every edge, by its head; the root has 0 and 1.
 
-    Read once per tree, so that a back-up costs one multiplication per edge.
+    The return over an edge, with V its successor's value, is r(e) + γ^d(e)·V.
+
+    Whoever backs returns up calls `check_returns` on what comes out.
     """
-    edges = [node.edge for node in tree if node.edge is not None]
-    return [0.0, *returns.edge_rewards(edges)], [1.0, *returns.edge_discounts(edges)]
+    return tree.columns.gained(returns), tree.columns.carried(returns)
 
 
-def check_returns(over_edge: Iterable[tuple[NodeId, float]], *, estimator: str) -> None:
-    """Refuse a return over an edge, by its head, that is not finite.
+def check_returns(over_edge: Sequence[float], *, estimator: str) -> None:
+    """Refuse a return over an edge that is not finite; they stand at the edge's head.
 
     Raises:
-        CreditError: naming the first one.
+        CreditError: naming the last one, which others may have it from.
     """
-    for head, value in over_edge:
-        if not math.isfinite(value):
-            raise CreditError(f"{estimator}: node {head}: the return over its edge is {value}")
-
-
-def edge_return(node: Node[Any], successor: float, returns: Returns, *, estimator: str) -> float:
-    """c(e) of the incoming edge of `node` alone, refused where it is not finite.
-
-    Raises:
-        CreditError: it is not finite.
-    """
-    value = returns.backed_up(node.incoming, successor)
-    check_returns([(node.id, value)], estimator=estimator)
-    return value
+    if not math.isfinite(sum(over_edge)):
+        wrong = [node for node, value in enumerate(over_edge) if not math.isfinite(value)]
+        for head in wrong[-1:]:
+            detail = f"the return over its edge is {over_edge[head]}"
+            raise CreditError(f"{estimator}: node {head}: {detail}")
 
 
 def trajectories(tree: Tree[Any], *, estimator: str) -> list[Trajectory]:
@@ -258,8 +253,9 @@ def trajectories(tree: Tree[Any], *, estimator: str) -> list[Trajectory]:
                 "only independent rollouts from the root can be compared"
             )
     paths = (_path_below(tree, first) for first in tree.children(tree.root.id))
+    over_edge = _over_edges(tree, estimator=estimator)
     return [
-        Trajectory(tuple(path), _total(tree, path, estimator=estimator))
+        Trajectory(nodes=tuple(path), total=over_edge[path[0]])
         for path in paths
         if tree[path[-1]].is_terminal
     ]
@@ -272,8 +268,13 @@ def _path_below(tree: Tree[Any], first: NodeId) -> list[NodeId]:
     return path
 
 
-def _total(tree: Tree[Any], path: list[NodeId], *, estimator: str) -> float:
-    total = 0.0
-    for node_id in reversed(path):
-        total = edge_return(tree[node_id], total, tree.header.returns, estimator=estimator)
-    return total
+def _over_edges(tree: Tree[Any], *, estimator: str) -> list[float]:
+    """Return over the edge into each node, to the end of its only path."""
+    gained, carried = edge_terms(tree, tree.header.returns)
+    over = gained.copy()
+    parents = tree.columns.parents
+    for node in range(len(tree) - 1, 0, -1):
+        parent = parents[node]
+        over[parent] = gained[parent] + carried[parent] * over[node]
+    check_returns(over, estimator=estimator)
+    return over

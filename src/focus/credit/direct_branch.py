@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from typing import Any, Literal, get_args
 
 from focus.credit.base import (
@@ -13,65 +11,18 @@ from focus.credit.base import (
     Credit,
     Target,
     check_prior_strength,
-    check_returns,
-    edge_terms,
-    prior_values,
     returns_for,
     target_returns,
-    trained_heads,
+    targets_of,
 )
-from focus.errors import ConfigError, CreditError
+from focus.credit.forks import Backup, Forks, back_up, back_up_means, left_out_baselines
+from focus.errors import ConfigError
 from focus.tree import NodeId, Returns, Tree
 
 __all__ = ("Baseline", "DirectBranchTd")
 
 Baseline = Literal["siblings", "earlier"]
 _NAME = "direct_branch_td"
-
-
-@dataclass(frozen=True, slots=True)
-class _Forks:
-    """What has a value; all in id order.
-
-    Attributes:
-        valued: nodes with one: a critic value V, or 0 at a terminal.
-        priors: V by checkpoint.
-        heads: edges with a value at both ends, by the checkpoint above them.
-        trained: those of them that hold a sampled token.
-    """
-
-    valued: Sequence[NodeId]
-    priors: dict[NodeId, float]
-    heads: Mapping[NodeId, Sequence[NodeId]]
-    trained: Sequence[NodeId]
-
-    @classmethod
-    def of(cls, tree: Tree[Any], *, allow_partial: bool) -> _Forks:
-        priors = prior_values(tree, estimator=_NAME, allow_partial=allow_partial)
-        terminals = tree.terminals()
-        if len(priors) + len(terminals) == len(tree):
-            heads = {node_id: tree.children(node_id) for node_id in priors}
-            return cls(range(len(tree)), priors, heads, trained_heads(tree))
-        valued = priors.keys() | set(terminals)
-        heads = {
-            node_id: [head for head in tree.children(node_id) if head in valued]
-            for node_id in priors
-        }
-        counted = set(chain.from_iterable(heads.values()))
-        trained = [head for head in trained_heads(tree) if head in counted]
-        return cls(sorted(valued), priors, heads, trained)
-
-
-@dataclass(frozen=True, slots=True)
-class _Backup:
-    """V̂ of each node and c(e) of each edge, by id; and the c(e) below each checkpoint.
-
-    Numbers by id are without meaning where the node has no value or the edge does not count.
-    """
-
-    values: Sequence[float]
-    over_edge: Sequence[float]
-    samples: dict[NodeId, list[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,11 +88,11 @@ class DirectBranchTd:
                 not finite, or `mc_backup` meets an unfinished leaf.
         """
         returns = returns_for(tree, self.prior_strength)
-        forks = _Forks.of(tree, allow_partial=allow_partial)
+        forks = Forks.valued(tree, estimator=_NAME, allow_partial=allow_partial)
         backup = self._back_up(tree, forks, returns)
-        over_edge = backup.over_edge
+        over = backup.over_edge
         baselines = self._baselines(tree, forks, backup, returns.prior_strength)
-        advantages = {head: over_edge[head] - baselines[head] for head in forks.trained}
+        advantages = {head: over[head] - baselines[head] for head in forks.trained}
         if self.reach:
             reach = _reach(forks)
             advantages = {head: own * reach[head] for head, own in advantages.items()}
@@ -149,86 +100,61 @@ class DirectBranchTd:
             estimator=_NAME,
             advantages=advantages,
             targets=self._targets(tree, forks, backup, returns),
-            values={node_id: backup.values[node_id] for node_id in forks.valued},
-            diagnostics=Columns(advantages, {"return": over_edge, "baseline": baselines}),
+            values={node: backup.values[node] for node in forks.nodes},
+            diagnostics=Columns(advantages, {"return": over, "baseline": baselines}, row=dict),
         )
 
-    def _back_up(self, tree: Tree[Any], forks: _Forks, returns: Returns) -> _Backup:
-        gained, carried = edge_terms(tree, returns)
+    def _back_up(self, tree: Tree[Any], forks: Forks, returns: Returns) -> Backup:
+        if self.mc_backup:
+            return back_up_means(tree, forks, returns, estimator=_NAME)
         strength = returns.prior_strength
-        values = [0.0] * len(tree)
-        over_edge = gained.copy()
-        samples: dict[NodeId, list[float]] = {}
-        for node_id, prior in reversed(forks.priors.items()):
-            heads = forks.heads[node_id]
-            samples[node_id] = sample = [over_edge[head] for head in heads]
-            if not math.isfinite(sum(sample)):
-                check_returns(zip(heads, sample, strict=True), estimator=_NAME)
-            value = (
-                _outcome(node_id, sample) if self.mc_backup else _blended(prior, sample, strength)
-            )
-            values[node_id] = value
-            over_edge[node_id] = gained[node_id] + carried[node_id] * value
-        return _Backup(values, over_edge, samples)
+        return back_up(tree, forks, returns, divisor=lambda k: strength + k, estimator=_NAME)
 
     def _baselines(
-        self, tree: Tree[Any], forks: _Forks, backup: _Backup, strength: float
-    ) -> list[float]:
+        self, tree: Tree[Any], forks: Forks, backup: Backup, strength: float
+    ) -> Sequence[float]:
         """b(h) of each edge, by its head."""
-        if self.baseline == "siblings" and not self.leave_one_out and not self.mc_backup:
-            values = backup.values
-            return [values[node.parent or 0] for node in tree]
-        baselines = [0.0] * len(tree)
-        for node_id, sample in backup.samples.items():
-            per_edge = self._per_edge(forks.priors[node_id], sample, strength)
-            for head, baseline in zip(forks.heads[node_id], per_edge, strict=True):
-                baselines[head] = baseline
-        return baselines
-
-    def _per_edge(self, prior: float, sample: Sequence[float], strength: float) -> list[float]:
-        count = len(sample)
-        if self.baseline == "earlier":
-            before = list(accumulate((own - prior for own in sample), initial=0.0))[:count]
-            return [prior + total / (strength + index) for index, total in enumerate(before)]
         if self.leave_one_out:
-            total = math.fsum(own - prior for own in sample)
-            return [prior + (total - (own - prior)) / (strength + count - 1) for own in sample]
-        return [_blended(prior, sample, strength)] * count
+            return left_out_baselines(forks, backup, strength)
+        if self.baseline == "earlier":
+            return _earlier_baselines(forks, backup.over_edge, strength)
+        values = _blends(forks, backup.totals, strength) if self.mc_backup else backup.values
+        return [values[parent] for parent in tree.columns.parents]
 
     def _targets(
-        self, tree: Tree[Any], forks: _Forks, backup: _Backup, returns: Returns
-    ) -> dict[NodeId, Target]:
+        self, tree: Tree[Any], forks: Forks, backup: Backup, returns: Returns
+    ) -> Mapping[NodeId, Target]:
         admitted = target_returns(tree, returns)
         if admitted != returns:
             backup = self._back_up(tree, forks, admitted)
-        return {
-            node_id: Target(_mean(sample), len(sample))
-            for node_id, sample in reversed(backup.samples.items())
-            if sample
-        }
+        return targets_of(forks.live, backup.means, backup.counts)
 
 
-def _reach(forks: _Forks) -> dict[NodeId, float]:
+def _blends(forks: Forks, totals: Sequence[float], strength: float) -> list[float]:
+    """(κ·V + Σ c) / (κ + K) of each checkpoint, where that is not what was backed up."""
+    blends = [0.0] * len(forks.heads)
+    for node, prior in zip(forks.live, forks.priors, strict=True):
+        count = len(forks.heads[node])
+        blends[node] = prior + (totals[node] - count * prior) / (strength + count)
+    return blends
+
+
+def _earlier_baselines(forks: Forks, over_edge: Sequence[float], strength: float) -> list[float]:
+    """(κ·V + Σ_{j<i} c_j) / (κ + i) of each edge, by its head."""
+    baselines = [0.0] * len(forks.heads)
+    for node, prior in zip(forks.live, forks.priors, strict=True):
+        total = 0.0
+        for index, head in enumerate(forks.heads[node]):
+            baselines[head] = prior + total / (strength + index)
+            total += over_edge[head] - prior
+    return baselines
+
+
+def _reach(forks: Forks) -> list[float]:
     """Π 1/K over the checkpoints above each node; parents come before their children."""
-    reach: dict[NodeId, float] = {}
-    for node_id, heads in forks.heads.items():
+    reach = [1.0] * len(forks.heads)
+    for node in forks.live:
+        heads = forks.heads[node]
         for head in heads:
-            reach[head] = reach.get(node_id, 1.0) / len(heads)
+            reach[head] = reach[node] / len(heads)
     return reach
-
-
-def _outcome(node_id: NodeId, sample: Sequence[float]) -> float:
-    if not sample:
-        raise CreditError(
-            f"{_NAME}: node {node_id} is an unfinished leaf; mc_backup needs every outcome"
-        )
-    return _mean(sample)
-
-
-def _mean(sample: Sequence[float]) -> float:
-    return math.fsum(sample) / len(sample)
-
-
-def _blended(prior: float, sample: Sequence[float], strength: float) -> float:
-    """(κ·V + Σ c) / (κ + K), as a step away from V: exactly V where all agree with it."""
-    return prior + math.fsum([own - prior for own in sample]) / (strength + len(sample))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from focus.credit.base import (
+    Columns,
     Credit,
     check_prior_strength,
-    edge_return,
-    is_trained,
     outcome_targets,
-    prior_values,
     returns_for,
     target_returns,
 )
+from focus.credit.forks import Forks, back_up, left_out_baselines
 from focus.errors import ConfigError
-from focus.tree import Evidence, NodeId, Returns, Tree
+from focus.tree import SuffixMeans, Tree
 
 __all__ = ("LambdaTd",)
 
@@ -69,53 +67,19 @@ class LambdaTd:
                 not finite.
         """
         returns = returns_for(tree, self.prior_strength)
-        priors = prior_values(tree, estimator=_NAME, allow_partial=allow_partial)
-        evidence = Evidence.of(tree, target_returns(tree, returns))
-        over_edge = self._back_up(tree, priors, returns)
-        baselines = _baselines(tree, priors, over_edge, returns.prior_strength)
-        trained = [node.id for node in tree.edges() if node.id in baselines and is_trained(node)]
+        forks = Forks.valued(tree, estimator=_NAME, allow_partial=allow_partial)
+        backup = back_up(tree, forks, returns, divisor=self._divisor, estimator=_NAME)
+        baselines = left_out_baselines(forks, backup, returns.prior_strength)
+        over = backup.over_edge
+        advantages = {head: over[head] - baselines[head] for head in forks.trained}
+        seen = SuffixMeans.of(tree, target_returns(tree, returns))
         return Credit(
             estimator=_NAME,
-            advantages={head: over_edge[head] - baselines[head] for head in trained},
-            targets=outcome_targets(evidence, priors),
-            diagnostics={
-                head: {"return": over_edge[head], "baseline": baselines[head]} for head in trained
-            },
+            advantages=advantages,
+            targets=outcome_targets(seen, forks.live),
+            diagnostics=Columns(advantages, {"return": over, "baseline": baselines}, row=dict),
         )
 
-    def _back_up(
-        self, tree: Tree[Any], priors: Mapping[NodeId, float], returns: Returns
-    ) -> dict[NodeId, float]:
-        """c(e) of each edge whose both ends have a value, by its head."""
-        over_edge: dict[NodeId, float] = {}
-        for node in reversed(tree):
-            if node.edge is None or node.parent not in priors:
-                continue
-            if node.is_terminal:
-                successor = 0.0
-            elif node.id in priors:
-                value = priors[node.id]
-                below = [over_edge[h] for h in tree.children(node.id) if h in over_edge]
-                gap = math.fsum(own - value for own in below) / len(below) if below else 0.0
-                successor = value + self.decay * gap
-            else:
-                continue
-            over_edge[node.id] = edge_return(node, successor, returns, estimator=_NAME)
-        return over_edge
-
-
-def _baselines(
-    tree: Tree[Any],
-    priors: Mapping[NodeId, float],
-    over_edge: Mapping[NodeId, float],
-    strength: float,
-) -> dict[NodeId, float]:
-    """V moved towards the other branches; a step away from V, so exactly V where they agree."""
-    baselines: dict[NodeId, float] = {}
-    for node_id, prior in priors.items():
-        heads = [head for head in tree.children(node_id) if head in over_edge]
-        total = math.fsum(over_edge[head] - prior for head in heads)
-        for head in heads:
-            others = total - (over_edge[head] - prior)
-            baselines[head] = prior + others / (strength + len(heads) - 1)
-    return baselines
+    def _divisor(self, count: int) -> float:
+        """K / λ: a share λ of the mean step away from V."""
+        return count / self.decay if self.decay else math.inf

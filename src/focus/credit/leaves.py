@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
-from focus.credit.base import edge_return
+from focus.credit.base import check_returns, edge_terms
 from focus.tree import NodeId, Tree
+from focus.tree.returns import added
 
 __all__ = ("leaf_returns", "sums_below")
 
@@ -18,16 +19,14 @@ def leaf_returns(tree: Tree[Any], *, estimator: str) -> dict[NodeId, float]:
     Raises:
         CreditError: one is not finite.
     """
-    returns = tree.header.returns
+    gained, carried = edge_terms(tree, tree.header.returns)
     # Along a path: the return so far, and the discount that what follows still carries.
-    so_far: dict[NodeId, tuple[float, float]] = {0: (0.0, 1.0)}
-    for node in tree.edges():
-        assert node.parent is not None
-        total, discount = so_far[node.parent]
-        gained = edge_return(node, 0.0, returns, estimator=estimator)
-        carried = discount * returns.discount**node.incoming.duration
-        so_far[node.id] = (total + discount * gained, carried)
-    return {node_id: so_far[node_id][0] for node_id in tree.terminals()}
+    totals, discounts = [0.0] * len(tree), [1.0] * len(tree)
+    for node, parent in islice(enumerate(tree.columns.parents), 1, None):
+        totals[node] = totals[parent] + discounts[parent] * gained[node]
+        discounts[node] = discounts[parent] * carried[node]
+    check_returns(totals, estimator=estimator)
+    return {leaf: totals[leaf] for leaf in tree.terminals()}
 
 
 def sums_below(tree: Tree[Any], leaves: Mapping[NodeId, float]) -> dict[NodeId, tuple[float, int]]:
@@ -38,11 +37,11 @@ def sums_below(tree: Tree[Any], leaves: Mapping[NodeId, float]) -> dict[NodeId, 
     {1: (0.5, 1), 0: (0.5, 1)}
     """
     sums: dict[NodeId, tuple[float, int]] = {}
-    for node in reversed(tree):
-        parts = [sums[child] for child in tree.children(node.id) if child in sums]
-        if node.id in leaves:
-            parts.append((leaves[node.id], 1))
-        if parts:
-            total = math.fsum(value for value, _ in parts)
-            sums[node.id] = (total, sum(count for _, count in parts))
+    children = tree.columns.children
+    for node in range(len(tree) - 1, -1, -1):
+        if node in leaves:
+            sums[node] = (leaves[node], 1)
+        elif parts := [sums[child] for child in children[node] if child in sums]:
+            totals, counts = zip(*parts, strict=True)
+            sums[node] = (added(totals), sum(counts))
     return sums

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from focus.credit.base import (
+    Columns,
     Credit,
     Target,
     check_prior_strength,
-    edge_return,
-    is_trained,
+    check_returns,
+    edge_terms,
     outcome_targets,
-    prior_values,
     returns_for,
     target_returns,
+    targets_of,
 )
+from focus.credit.forks import Forks
 from focus.errors import ConfigError
-from focus.tree import Evidence, NodeId, Returns, Tree
+from focus.tree import NodeId, Returns, SuffixMeans, Tree
 
 __all__ = ("RefinedTargets", "RefinedTd")
 
@@ -74,56 +76,40 @@ class RefinedTd:
                 not finite.
         """
         returns = returns_for(tree, self.prior_strength)
-        priors = prior_values(tree, estimator=_NAME, allow_partial=allow_partial)
-        evidence = Evidence.of(tree)
-        values = dict.fromkeys(tree.terminals(), 0.0) | _refined(priors, evidence, returns)
+        forks = Forks.valued(tree, estimator=_NAME, allow_partial=allow_partial)
+        gained, carried = edge_terms(tree, returns)
+        seen = SuffixMeans.of(tree, returns)
+        values, parents = _refined(forks, seen, returns), tree.columns.parents
+        over = [
+            own + share * ahead for own, share, ahead in zip(gained, carried, values, strict=True)
+        ]
+        check_returns(over, estimator=_NAME)
         return Credit(
             estimator=_NAME,
-            advantages=_advantages(tree, values, returns),
-            targets=self._targets(tree, priors, evidence, returns),
-            values=values,
-            diagnostics={
-                node_id: {"samples": evidence[node_id].count, "mean": evidence[node_id].mean}
-                for node_id in priors
-            },
+            advantages={head: over[head] - values[parents[head]] for head in forks.trained},
+            targets=self._targets(tree, forks, seen, returns),
+            values={node: values[node] for node in forks.nodes},
+            diagnostics=Columns(
+                dict.fromkeys(forks.live), {"samples": seen.counts, "mean": seen.means}, row=dict
+            ),
         )
 
     def _targets(
-        self,
-        tree: Tree[Any],
-        priors: Mapping[NodeId, float],
-        evidence: Evidence,
-        returns: Returns,
-    ) -> dict[NodeId, Target]:
+        self, tree: Tree[Any], forks: Forks, seen: SuffixMeans, returns: Returns
+    ) -> Mapping[NodeId, Target]:
         admitted = target_returns(tree, returns)
         if admitted != returns:
-            evidence = Evidence.of(tree, admitted)
-        measured = outcome_targets(evidence, priors)
+            seen = SuffixMeans.of(tree, admitted)
         if self.targets == "outcomes":
-            return measured
-        blend = _refined({node_id: priors[node_id] for node_id in measured}, evidence, returns)
-        return {node_id: Target(aim, measured[node_id].count) for node_id, aim in blend.items()}
+            return outcome_targets(seen, forks.live)
+        return targets_of(forks.live, _refined(forks, seen, returns), seen.counts)
 
 
-def _refined(
-    priors: Mapping[NodeId, float], evidence: Evidence, returns: Returns
-) -> dict[NodeId, float]:
-    """V̂ by live checkpoint, as a step away from V: exactly V where the evidence agrees."""
-    values = {}
-    for node_id, prior in priors.items():
-        stats = evidence[node_id]
-        share = stats.count / (returns.prior_strength + stats.count)
-        values[node_id] = prior + share * (stats.mean - prior)
+def _refined(forks: Forks, seen: SuffixMeans, returns: Returns) -> list[float]:
+    """V̂ by node, as a step away from V: exactly V where the evidence agrees; 0 at a terminal."""
+    counts, means, strength = seen.counts, seen.means, returns.prior_strength
+    values = [0.0] * len(counts)
+    for node, prior in zip(forks.live, forks.priors, strict=True):
+        count = counts[node]
+        values[node] = prior + count / (strength + count) * (means[node] - prior)
     return values
-
-
-def _advantages(
-    tree: Tree[Any], values: Mapping[NodeId, float], returns: Returns
-) -> dict[NodeId, float]:
-    advantages = {}
-    for node in tree.edges():
-        assert node.parent is not None
-        if node.id in values and node.parent in values and is_trained(node):
-            own = edge_return(node, values[node.id], returns, estimator=_NAME)
-            advantages[node.id] = own - values[node.parent]
-    return advantages

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from focus.credit.base import Credit, edge_return, is_trained
-from focus.errors import CreditError
-from focus.tree import NodeId, Tree
+from focus.credit.base import Credit
+from focus.credit.forks import Forks, back_up_means
+from focus.tree import Tree
 
 __all__ = ("SpoTree",)
 
@@ -45,35 +43,11 @@ class SpoTree:
         Raises:
             CreditError: a leaf is unfinished, or a return is not finite.
         """
-        values, over_edge = _back_up(tree)
+        forks = Forks.of(tree)
+        backup = back_up_means(tree, forks, tree.header.returns, estimator=_NAME)
+        values, over, parents = backup.values, backup.over_edge, tree.columns.parents
         return Credit(
             estimator=_NAME,
-            advantages={
-                node.id: over_edge[node.id] - values[node.parent]
-                for node in tree.edges()
-                if node.parent is not None and is_trained(node)
-            },
-            values=dict(reversed(values.items())),
+            advantages={head: over[head] - values[parents[head]] for head in forks.trained},
+            values={node: values[node] for node in forks.nodes},
         )
-
-
-def _back_up(tree: Tree[Any]) -> tuple[dict[NodeId, float], dict[NodeId, float]]:
-    """Ḡ of each node, in falling id order, and c(e) of each edge by its head."""
-    values: dict[NodeId, float] = {}
-    over_edge: dict[NodeId, float] = {}
-    for node in reversed(tree):
-        branches = [over_edge[head] for head in tree.children(node.id)]
-        values[node.id] = 0.0 if node.is_terminal else _mean(branches, node.id)
-        if node.edge is not None:
-            over_edge[node.id] = edge_return(
-                node, values[node.id], tree.header.returns, estimator=_NAME
-            )
-    return values, over_edge
-
-
-def _mean(branches: Sequence[float], node_id: NodeId) -> float:
-    if not branches:
-        raise CreditError(f"{_NAME}: node {node_id} is an unfinished leaf; it needs every outcome")
-    first = branches[0]
-    # Exact for equal branches: they must give exactly zero credit.
-    return first + math.fsum(branch - first for branch in branches) / len(branches)

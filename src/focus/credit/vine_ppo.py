@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from focus.credit.base import Credit, edge_return, is_trained
+from focus.credit.base import Credit, check_returns, edge_terms, is_trained
 from focus.errors import ConfigError, CreditError
 from focus.tree import Node, NodeId, Tree, suffix_returns
+from focus.tree.returns import added
 
 __all__ = ("VinePpo",)
 
@@ -66,6 +66,10 @@ class VinePpo:
                 `allow_partial`), or a return is not finite.
         """
         probed = self._probe_means(tree)
+        gained, carried = edge_terms(tree, tree.header.returns)
+        terms = enumerate(zip(gained, carried, strict=True))
+        over = [own + share * probed.get(node, 0.0) for node, (own, share) in terms]
+        check_returns(over, estimator=_NAME)
         advantages: dict[NodeId, float] = {}
         for node in tree.edges():
             if node.incoming.provenance.phase != self.rollouts or not is_trained(node):
@@ -75,8 +79,7 @@ class VinePpo:
             values = [self._value(end, probed, may_miss=allow_partial) for end in ends]
             if values[0] is None or values[1] is None:
                 continue
-            over = edge_return(node, values[1], tree.header.returns, estimator=_NAME)
-            advantages[node.id] = over - values[0]
+            advantages[node.id] = over[node.id] - values[0]
         return Credit(estimator=_NAME, advantages=advantages, values=probed)
 
     def _value(
@@ -99,4 +102,4 @@ class VinePpo:
             if start is not None and tree[chain[-1]].is_terminal:
                 total = suffix_returns(tree, chain, tree.header.returns)[0]
                 returns.setdefault(start, []).append(total)
-        return {start: math.fsum(sample) / len(sample) for start, sample in returns.items()}
+        return {start: added(sample) / len(sample) for start, sample in returns.items()}

@@ -11,6 +11,7 @@ from focus.testing.exact_credit import (
     deep_recursion,
     direct_gap,
     is_finished,
+    lambda_gap,
     mc_gap,
     refined_gap,
 )
@@ -41,7 +42,7 @@ def exact_advantages(stand: Stand) -> Measured:
 
 
 def _gap(drawing: Sketch, returns: Returns) -> float:
-    gaps = [direct_gap(drawing, returns), refined_gap(drawing, returns)]
+    gaps = [gap(drawing, returns) for gap in (direct_gap, refined_gap, lambda_gap)]
     if is_finished(drawing):
         gaps.append(mc_gap(drawing, returns))
     return max(gaps)

@@ -10,7 +10,7 @@ from focus.errors import RecordError
 from focus.records.invariants import RANGE_SLACK, check_critic_export
 from focus.records.outcomes import truncated_below
 from focus.records.records import CriticContext, CriticRecord, RecordKey
-from focus.tree import Evidence, NodeId, Stats, Tree
+from focus.tree import NodeId, SuffixMeans, Tree
 
 __all__ = ("critic_records",)
 
@@ -45,7 +45,7 @@ def critic_records(
     """
     source = RecordKey.of(tree)
     truncated = truncated_below(tree)
-    evidence = Evidence.of(tree, target_returns(tree, returns_for(tree, None)))
+    seen = SuffixMeans.of(tree, target_returns(tree, returns_for(tree, None)))
     records = tuple(
         CriticRecord(
             source=source,
@@ -56,7 +56,7 @@ def critic_records(
             count=target.count,
             depth=tree[node_id].depth,
             truncated=node_id in truncated,
-            diagnostics={**credit.diagnostics.get(node_id, {}), **_outcomes(evidence[node_id])},
+            diagnostics={**credit.diagnostics.get(node_id, {}), **_outcomes(seen, node_id)},
         )
         for node_id, target in sorted(credit.targets.items())
     )
@@ -64,10 +64,10 @@ def critic_records(
     return records
 
 
-def _outcomes(seen: Stats) -> dict[str, float]:
+def _outcomes(seen: SuffixMeans, node_id: NodeId) -> dict[str, float]:
     """No mean where nothing was seen: missing is not zero."""
-    found = {"samples": float(seen.count)}
-    return {**found, "mean": seen.mean} if seen.count else found
+    found = {"samples": float(seen.counts[node_id])}
+    return {**found, "mean": seen.means[node_id]} if seen.counts[node_id] else found
 
 
 def _context(

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 
-from focus.credit import DirectBranchTd, RefinedTd
+from focus.credit import DirectBranchTd, LambdaTd, RefinedTd
 from focus.credit.base import Target
 from focus.testing.trees import Sketch, build_tree, preorder
 from focus.tree import Returns
 
 __all__ = (
     "DirectOracle",
+    "LambdaOracle",
     "Oracle",
     "RefinedOracle",
     "deep_recursion",
@@ -28,6 +29,7 @@ __all__ = (
     "earlier",
     "everyone",
     "is_finished",
+    "lambda_gap",
     "largest_gap",
     "mc_gap",
     "others",
@@ -180,6 +182,36 @@ class RefinedOracle(Oracle):
         return {p: (sum(s, Fraction(0)) / len(s), len(s)) for p, s in samples.items() if s}
 
 
+class LambdaOracle(RefinedOracle):
+    """λ-returns over the branches; targets are whole outcomes."""
+
+    def __init__(self, root: Sketch, returns: Returns, *, decay: float) -> None:
+        super().__init__(root, returns)
+        self._decay = Fraction(decay)
+        self._reached: dict[int, Fraction] = {}
+
+    def ahead(self, node: Sketch) -> Fraction:
+        """(1 − λ)·V + λ·Ḡ; V at an unfinished leaf, 0 at a terminal."""
+        if node.is_terminal:
+            return Fraction(0)
+        if id(node) not in self._reached:
+            value, over = Fraction(node.value or 0), self.over(node)
+            mean = sum(over, Fraction(0)) / len(over) if over else value
+            self._reached[id(node)] = value + self._decay * (mean - value)
+        return self._reached[id(node)]
+
+    def over(self, node: Sketch) -> list[Fraction]:
+        """c of each edge below."""
+        return [self.across(child, self.ahead(child)) for child in node.children]
+
+    def advantages(self) -> Numbers:
+        def give(node: Sketch, i: int) -> Fraction:
+            over = self.over(node)
+            return over[i] - self.blend(node, [*over[:i], *over[i + 1 :]])
+
+        return self.by_place(give)
+
+
 def everyone(i: int, count: int) -> Sequence[int]:
     """All branches."""
     return range(count)
@@ -252,6 +284,18 @@ def refined_gap(drawing: Sketch, returns: Returns) -> float:
         target_gap(credit.targets, oracle.targets()),
         largest_gap(credit.values, oracle.values()),
     )
+
+
+def lambda_gap(drawing: Sketch, returns: Returns) -> float:
+    """The same for `LambdaTd`, with λ = 1/2 and at both ends."""
+    tree = build_tree(drawing, returns=returns, critic_range=_RANGE)
+    gaps = []
+    for decay in (0.0, 0.5, 1.0):
+        oracle = LambdaOracle(drawing, returns, decay=decay)
+        credit = LambdaTd(decay=decay).estimate(tree)
+        gaps.append(largest_gap(credit.advantages, oracle.advantages()))
+        gaps.append(target_gap(credit.targets, oracle.targets()))
+    return max(gaps)
 
 
 def is_finished(drawing: Sketch) -> bool:

@@ -12,7 +12,7 @@ from focus.credit import DirectBranchTd, LambdaTd, RefinedTd
 from focus.credit.base import Estimator
 from focus.critic import Critic
 from focus.training.gate import BaseRates, GateReport
-from focus.tree import Evidence
+from focus.tree import SuffixMeans
 
 __all__ = ("OutcomeWindow", "Steering")
 
@@ -32,12 +32,12 @@ class OutcomeWindow:
         """Take in one round's trees."""
         sums: dict[int, tuple[int, float]] = {}
         for collection in collections:
-            evidence = Evidence.of(collection.tree)
-            for node in collection.tree:
-                stats = evidence[node.id]
-                if stats.count and not node.is_terminal:
-                    count, total = sums.get(node.depth, (0, 0.0))
-                    sums[node.depth] = (count + stats.count, total + stats.count * stats.mean)
+            tree = collection.tree
+            seen = SuffixMeans.of(tree, tree.header.returns)
+            for node, count in enumerate(seen.counts):
+                if count:
+                    before, total = sums.get(tree[node].depth, (0, 0.0))
+                    sums[tree[node].depth] = (before + count, total + count * seen.means[node])
         self._rounds.append(sums)
 
     def rates(self) -> BaseRates:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from focus.tree.node import NodeId
-from focus.tree.returns import Returns
+from focus.tree.returns import Returns, added
 from focus.tree.tree import Tree
 
-__all__ = ("Evidence", "Stats", "suffix_returns")
+__all__ = ("Evidence", "Stats", "SuffixMeans", "suffix_returns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,54 @@ def suffix_returns(tree: Tree[Any], chain: Sequence[NodeId], returns: Returns) -
     for node_id in reversed(chain):
         values.append(returns.backed_up(tree[node_id].incoming, values[-1]))
     return values[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class SuffixMeans:
+    """Number and mean of each checkpoint's suffix returns, in lists by node id.
+
+    What `Evidence` holds of a settled tree's checkpoints, from one pass over its numbers.
+
+    Attributes:
+        counts: finished rollouts that made the checkpoint or were launched from it.
+        means: 0 where there are none, and at terminals, which are not counted.
+    """
+
+    counts: Sequence[int]
+    means: Sequence[float]
+
+    @classmethod
+    def of(cls, tree: Tree[Any], returns: Returns) -> SuffixMeans:
+        """Read a settled tree.
+
+        >>> from focus.testing.trees import build_tree, chain, end, fork
+        >>> tree = build_tree(fork(0.5, chain([0.5, 0.5], outcome=1.0), end(0.0)))
+        >>> SuffixMeans.of(tree, tree.header.returns)
+        SuffixMeans(counts=[2, 1, 1, 0, 0], means=[0.5, 1.0, 1.0, 0.0, 0.0])
+        """
+        columns = tree.columns
+        children, continued = columns.children, columns.continued
+        gained, carried = columns.gained(returns), columns.carried(returns)
+        counts, means = list(map(len, children)), [0.0] * len(tree)
+        # Over the edge into each node, to the end of the rollout that made it; NaN if it has none.
+        over = gained.copy()
+        over_edge = over.__getitem__
+        for node in reversed(columns.live):
+            own, heads = continued[node], children[node]
+            over[node] = gained[node] + carried[node] * over[own] if own else math.nan
+            if len(heads) == 1:
+                total = over[heads[0]]
+            elif heads:
+                total = added(map(over_edge, heads))
+            else:
+                continue
+            if total == total:
+                means[node] = total / counts[node]
+            else:
+                sample = [value for head in heads if (value := over[head]) == value]
+                counts[node] = len(sample)
+                means[node] = added(sample) / max(1, len(sample))
+        return cls(counts, means)
 
 
 class Evidence:

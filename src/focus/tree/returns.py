@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from focus.errors import ConfigError
 from focus.tree.node import Edge
 
-__all__ = ("Returns",)
+__all__ = ("Returns", "added")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +41,6 @@ class Returns:
         """r(e) = outcome + β · step reward."""
         return edge.reward + self.step_weight * edge.step_reward
 
-    def edge_rewards(self, edges: Sequence[Edge]) -> list[float]:
-        """r(e) of each edge."""
-        weight = self.step_weight
-        return [edge.reward + weight * edge.step_reward for edge in edges]
-
-    def edge_discounts(self, edges: Sequence[Edge]) -> list[float]:
-        """γ^d(e) of each edge."""
-        if self.discount == 1:
-            return [1.0] * len(edges)
-        return [self.discount**edge.duration for edge in edges]
-
     def backed_up(self, edge: Edge, successor: float) -> float:
         """c(e) = r(e) + γ^d(e) · successor.
 
@@ -62,3 +51,15 @@ class Returns:
         1.25
         """
         return self.edge_reward(edge) + self.discount**edge.duration * successor
+
+
+def added(numbers: Iterable[float]) -> float:
+    """Their sum, rounded once, so that order does not matter; NaN where it has no finite value.
+
+    >>> added([0.1] * 10), added([1e308, 1e308])
+    (1.0, nan)
+    """
+    try:
+        return math.fsum(numbers)
+    except (OverflowError, ValueError):
+        return math.nan

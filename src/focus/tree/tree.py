@@ -11,6 +11,7 @@ from focus.errors import LifecycleError
 from focus.problem import Problem
 from focus.sampling import Sampling
 from focus.tokens import TokenIds
+from focus.tree.columns import TreeColumns
 from focus.tree.node import Edge, Identity, Node, NodeId, Selection
 from focus.tree.returns import Returns
 
@@ -52,6 +53,11 @@ class Tree(Generic[P]):
 
     The payload `P` is opaque: the tree knows tokens, values and lineage, never an
     environment. Nodes are frozen; only `attach` changes the tree.
+
+    Attributes:
+        header: what is frozen for all of it.
+        selections: why each expansion was bought.
+        columns: the numbers of all nodes, in lists by id.
     """
 
     def __init__(self, header: TreeHeader, payload: P, *, value: float | None) -> None:
@@ -59,7 +65,7 @@ class Tree(Generic[P]):
         self.selections: list[Selection] = []
         root = Node(id=0, parent=None, depth=0, edge=None, payload=payload, value=value)
         self._nodes: list[Node[P]] = [root]
-        self._children: list[list[NodeId]] = [[]]
+        self.columns = TreeColumns(root)
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -115,13 +121,12 @@ class Tree(Generic[P]):
             rebased=rebased,
         )
         self._nodes.append(node)
-        self._children.append([])
-        self._children[parent].append(node.id)
+        self.columns.append(above, node)
         return node.id
 
     def children(self, node_id: NodeId) -> Sequence[NodeId]:
         """Child ids in attach order."""
-        return self._children[node_id]
+        return self.columns.children[node_id]
 
     def edges(self) -> Iterator[Node[P]]:
         """Every node that has an incoming edge, in attach order."""
@@ -138,11 +143,11 @@ class Tree(Generic[P]):
 
     def leaves(self) -> list[NodeId]:
         """Nodes without children, in attach order (the root alone is one)."""
-        return [node.id for node in self._nodes if not self._children[node.id]]
+        return [node_id for node_id, below in enumerate(self.columns.children) if not below]
 
     def terminals(self) -> list[NodeId]:
         """Leaves whose episode ended."""
-        return [node.id for node in self._nodes if node.is_terminal]
+        return self.columns.terminals.copy()
 
     def context(self, node_id: NodeId) -> TokenIds:
         """Every token that a continuation of `node_id` is conditioned on.
