@@ -24,7 +24,11 @@ def main() -> int:
     parser.add_argument("--methods", default="grpo,focus", help=", ".join(METHODS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rates", default="5e-5,1e-4,2e-4", help="learning rates to try")
-    parser.add_argument("--batches", default="8/4,24/4", help="prompts/steps of a round to try")
+    parser.add_argument(
+        "--batches",
+        default="8/4,24/4",
+        help="prompts/steps of a round, or prompts/steps/tokens of a prompt, to try",
+    )
     parser.add_argument("--budget", type=int, default=120_000, help="generated tokens a trial")
     parser.add_argument("--tokens-per-prompt", type=int, default=640)
     parser.add_argument("--eval-problems", type=int, default=256)
@@ -43,7 +47,7 @@ def main() -> int:
         model=options.model,
         methods=tuple(methods),
         rates=tuple(map(float, options.rates.split(","))),
-        batches=tuple((int(prompts), int(steps)) for prompts, steps in batches),
+        batches=tuple(tuple(map(int, batch)) for batch in batches),
         seeds=options.seeds,
         budget=options.budget,
         tokens_per_prompt=options.tokens_per_prompt,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from focus.errors import ConfigError
 __all__ = ("REGISTERED", "Comparison", "Registration", "read_registration")
 
 REGISTERED = Path(__file__).with_name("preregistered.toml")
+BATCH = ("prompts", "minibatches", "tokens_per_prompt")
+"""What a cell of the grid says besides the rate; the last may be left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,8 @@ class Comparison:
         name: of the comparison, e.g. ``"A-chain-20"``.
         task, model: where every trial starts; "" is the task's own model.
         methods: rows.
-        rates, batches: each method's grid; a batch is (prompts, optimizer steps).
+        rates, batches: each method's grid; a batch is (prompts, optimizer steps), or those
+            and tokens per prompt.
         tuning_seed, tuning_share: the grid's seed, and its part of the budget.
         seeds: fresh ones: 0, 1, …
         budget: generated tokens of a final trial.
@@ -44,7 +47,7 @@ class Comparison:
     model: str = ""
     methods: tuple[str, ...]
     rates: tuple[float, ...]
-    batches: tuple[tuple[int, int], ...]
+    batches: tuple[tuple[int, ...], ...]
     tuning_seed: int = 1000
     tuning_share: float = 0.4
     seeds: int = 5
@@ -60,6 +63,8 @@ class Comparison:
         if unknown := [name for name in self.methods if name not in METHODS]:
             known = ", ".join(METHODS)
             raise ConfigError(f"unknown method {', '.join(unknown)}; known: {known}")
+        if wrong := [batch for batch in self.batches if len(batch) not in (2, 3)]:
+            raise ConfigError(f"comparison {self.name!r}: batch {wrong[0]} has not 2 or 3 numbers")
         if not (self.rates and self.batches and self.seeds >= 1):
             raise ConfigError(f"comparison {self.name!r} has no rate, no batch or no seed")
 
@@ -98,15 +103,14 @@ class Comparison:
             if missing := [method for method in self.methods if method not in best]:
                 raise ConfigError(f"{self.name}: no tuning trial of {', '.join(missing)} is there")
         else:
-            (rate,), ((prompts, steps),) = self.rates, self.batches
-            only = {"learning_rate": rate, "prompts": prompts, "minibatches": steps}
-            best = dict.fromkeys(self.methods, only)
+            only = self._spec("", learning_rate=self.rates[0], batch=self.batches[0])
+            best = dict.fromkeys(self.methods, asdict(only))
         # Seed by seed, so that a sweep which time ends has all methods equally often.
         return [
             self._spec(
                 method,
                 learning_rate=best[method]["learning_rate"],
-                batch=(best[method]["prompts"], best[method]["minibatches"]),
+                batch=tuple(best[method][name] for name in BATCH),
                 seed=seed,
                 budget=self.budget,
                 evaluations=self.evaluations,
@@ -115,16 +119,18 @@ class Comparison:
             for method in self.methods
         ]
 
-    def _spec(self, method: str, *, batch: tuple[int, int], **settings: Any) -> TrialSpec:
+    def _spec(self, method: str, *, batch: tuple[int, ...], **settings: Any) -> TrialSpec:
+        shape = {
+            "tokens_per_prompt": self.tokens_per_prompt,
+            **dict(zip(BATCH, batch, strict=False)),
+        }
         return TrialSpec(
             task=self.task,
             model=self.model,
             method=method,
-            prompts=batch[0],
-            minibatches=batch[1],
-            tokens_per_prompt=self.tokens_per_prompt,
             eval_problems=self.eval_problems,
             batch_tokens=self.batch_tokens,
+            **shape,
             **settings,
         )
 
@@ -159,7 +165,7 @@ def read_registration(path: Path = REGISTERED, *, models: Path = Path("models"))
     stored = tomllib.loads(path.read_text(encoding="utf-8"))
     comparisons = {}
     for name, table in stored["comparison"].items():
-        batches = tuple((prompts, steps) for prompts, steps in table.pop("batches"))
+        batches = tuple(map(tuple, table.pop("batches")))
         model = str(models / table.pop("model")) if "model" in table else ""
         methods, rates = tuple(table.pop("methods")), tuple(table.pop("rates"))
         try:

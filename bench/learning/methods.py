@@ -6,15 +6,17 @@ Those of other systems are in `peers.py`.
 
 from __future__ import annotations
 
+from functools import partial
+
 from bench.learning.peers import PEERS
-from bench.learning.plans import Method, Plan, flat, rollouts_then, two_phase
+from bench.learning.plans import Method, Plan, flat, rollouts_then, two_phase, until_mixed
 
 from focus import DirectBranchTd, RefinedTd, ValueRefinement
 from focus.credit import LambdaTd
 
 __all__ = ("METHODS", "Method", "Plan")
 
-REFINE = rollouts_then(ValueRefinement(gain="preposterior"), rollouts=4)
+REFINE = rollouts_then(ValueRefinement(gain="preposterior"), rollouts=4, least=1)
 STEPWISE = LambdaTd(decay=0.8)
 
 METHODS: dict[str, Method] = PEERS | {
@@ -26,11 +28,18 @@ METHODS: dict[str, Method] = PEERS | {
         about="four rollouts, then refinement; lambda TD on a surprisal critic",
     ),
     "focus-flat": Method(
-        search=flat,
+        search=partial(flat, least=1),
         credit=STEPWISE,
         critic="free",
         values="surprisal",
-        about="flat rollouts; lambda TD on a surprisal critic",
+        about="flat rollouts, one if no more fit; lambda TD on a surprisal critic",
+    ),
+    "focus-mixed": Method(
+        search=until_mixed(2, most=3.0),
+        credit=STEPWISE,
+        critic="free",
+        values="surprisal",
+        about="rollouts until two end differently; lambda TD on a surprisal critic",
     ),
     "focus-network": Method(
         search=two_phase,

@@ -12,7 +12,17 @@ from focus import Concurrency, FixedWidth, Phase, Search
 from focus.credit import Estimator
 from focus.search import Allocator, EachCheckpoint, Edges, RootOnly
 
-__all__ = ("Method", "Plan", "flat", "rollouts_then", "spo", "three_levels", "two_phase", "vine")
+__all__ = (
+    "Method",
+    "Plan",
+    "flat",
+    "rollouts_then",
+    "spo",
+    "three_levels",
+    "two_phase",
+    "until_mixed",
+    "vine",
+)
 
 Plan = Callable[[int, float], Search]
 """A search from the tokens per prompt and those of an average solution."""
@@ -48,10 +58,32 @@ class Method:
     about: str = ""
 
 
-def flat(tokens: int, length: float) -> Search:
-    """As many independent rollouts as the budget buys."""
-    rollouts = max(2, round(tokens / length))
+def flat(tokens: int, length: float, *, least: int = 2) -> Search:
+    """As many independent rollouts as the budget buys, `least` in any case.
+
+    Those that are compared with each other need two; a critic compares one with itself.
+    """
+    rollouts = max(least, round(tokens / length))
     return Search.flat(rollouts, concurrency=rollouts)
+
+
+def until_mixed(first: int, most: float) -> Plan:
+    """Rollouts until two end differently: `first` at once, up to `most` times the budget."""
+
+    def search(tokens: int, length: float) -> Search:
+        return Search(
+            [
+                Phase(RootOnly(), attempts=first, gate=Concurrency(first)),
+                Phase(
+                    RootOnly(),
+                    attempts=max(1, round(most * tokens / length) - first),
+                    until_mixed=True,
+                ),
+            ],
+            concurrency=first,
+        )
+
+    return search
 
 
 def vine(probes: int) -> Plan:
@@ -105,11 +137,17 @@ def two_phase(tokens: int, length: float) -> Search:
     return Search.two_phase(tokens=tokens)
 
 
-def rollouts_then(allocator: Allocator, *, rollouts: int | None = None) -> Plan:
-    """Some rollouts from the prompt, half the budget unless said, then branches by a ranking."""
+def rollouts_then(allocator: Allocator, *, rollouts: int | None = None, least: int = 2) -> Plan:
+    """Some rollouts from the prompt, then branches by a ranking.
+
+    `rollouts` of them where the budget holds more than that; else what half of it buys,
+    `least` in any case.
+    """
 
     def search(tokens: int, length: float) -> Search:
-        first = rollouts or max(2, round(tokens / length / 2))
+        first = max(least, round(tokens / length / 2))
+        if rollouts is not None and rollouts * length < tokens:
+            first = rollouts
         return Search(
             [
                 Phase(RootOnly(), attempts=first, gate=Concurrency(first)),

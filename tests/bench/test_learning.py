@@ -2,6 +2,7 @@
 
 import doctest
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,7 @@ def test_every_method_gets_the_same_grid_and_as_many_seeds():
     ]
     for one, spec in zip(tuned, grid, strict=True):
         one["spec"] |= {"learning_rate": spec.learning_rate, "prompts": spec.prompts}
+        one["spec"]["tokens_per_prompt"] = spec.tokens_per_prompt
     finals = comparison.finals(tuned)
     assert [(s.seed, s.method) for s in finals] == [
         (seed, method) for seed in range(3) for method in ("grpo", "ppo")
@@ -140,6 +142,20 @@ def test_every_method_gets_the_same_grid_and_as_many_seeds():
     assert {spec.learning_rate for spec in finals} == {0.2}
     with pytest.raises(ConfigError, match="no tuning trial of ppo"):
         comparison.finals([one for one in tuned if one["spec"]["method"] == "grpo"])
+
+
+def test_a_grid_may_say_how_many_tokens_a_prompt_gets():
+    comparison = a_comparison(rates=(0.1,), batches=((1, 1), (1, 1, 40)))
+    grid = comparison.tuning()
+    assert [spec.tokens_per_prompt for spec in grid] == 2 * [100, 40]
+    tuned = [
+        curve([0.2, 0.9 if spec.tokens_per_prompt == 40 else 0.3], method=spec.method)
+        | {"spec": asdict(spec)}
+        for spec in grid
+    ]
+    assert {spec.tokens_per_prompt for spec in comparison.finals(tuned)} == {40}
+    with pytest.raises(ConfigError, match="has not 2 or 3 numbers"):
+        a_comparison(batches=((1,),))
 
 
 def test_a_grid_of_one_cell_needs_no_tuning():

@@ -26,6 +26,7 @@ from focus.testing.exact_gradient import (
     relative_bias,
     skew,
     stop_at_success,
+    stop_when_mixed,
 )
 
 EXACT = 1e-10
@@ -96,29 +97,30 @@ class TestUnbiased:
         assert distance(update, exact_gradient(game)) < EXACT
 
 
+@pytest.mark.parametrize("stop", [stop_at_success, stop_when_mixed])
 class TestAdaptiveStopping:
     @pytest.mark.parametrize("seed", range(4))
-    def test_earlier_siblings_give_the_mean_count_times_the_gradient(self, seed):
+    def test_earlier_siblings_give_the_mean_count_times_the_gradient(self, seed, stop):
         game = task(seed)
-        rule = stop_at_success(game, most=3)
+        rule = stop(game, most=3)
         update = expected_update(DirectBranchTd(baseline="earlier", mc_backup=True), game, rule)
         for history, count in expected_branches(game, rule).items():
             part = {logit: value for logit, value in update.items() if logit[0] == history}
             assert distance(part, scaled(gradient_at(game, history), count)) < EXACT
 
     @pytest.mark.parametrize("seed", range(4))
-    def test_siblings_that_came_later_break_it(self, seed):
+    def test_siblings_that_came_later_break_it(self, seed, stop):
         game = task(seed)
-        rule = stop_at_success(game, most=3)
+        rule = stop(game, most=3)
         update = expected_update(DirectBranchTd(leave_one_out=True, mc_backup=True), game, rule)
         count = expected_branches(game, rule)[()]
         part = {logit: value for logit, value in update.items() if logit[0] == ()}
         assert relative_bias(part, scaled(gradient_at(game, ()), count)) > CLEAR
 
     @pytest.mark.parametrize("seed", range(4))
-    def test_reach_weights_do_not_repair_it(self, seed):
+    def test_reach_weights_do_not_repair_it(self, seed, stop):
         game = task(seed)
-        update = expected_update(UNBIASED, game, stop_at_success(game, most=3))
+        update = expected_update(UNBIASED, game, stop(game, most=3))
         assert relative_bias(update, exact_gradient(game)) > CLEAR
 
 

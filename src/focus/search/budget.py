@@ -23,6 +23,8 @@ class PhaseEnd(StrEnum):
     TURNS = "turns"
     NODES = "nodes"
     WALL = "wall"
+    MIXED = "mixed"
+    """Two finished leaves have different outcomes, and the phase was to end there."""
     EXHAUSTED = "exhausted"
     """No checkpoint was eligible; what was left of the budget stays unspent."""
     DECLINED = "declined"

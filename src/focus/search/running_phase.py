@@ -34,6 +34,7 @@ class RunningPhase:
         self._rooms = rooms
         self._costs = costs
         self._ledger = PhaseLedger(phase.budget, costs, extent=self.extent, started_s=started_s)
+        self._outcomes = {view.tree.outcome(leaf) for leaf in view.tree.terminals()}
         self._frontier = Frontier(session, is_open=self._is_open, band_of=self._band_of)
         self._frontier.refresh(node.id for node in view.tree)
 
@@ -47,7 +48,7 @@ class RunningPhase:
         Args:
             again: a checkpoint to buy once more, if they admit it, whatever is best.
         """
-        if self._ledger.stopped(elapsed_s=elapsed_s):
+        if self._ledger.stopped(elapsed_s=elapsed_s) or self._is_settled:
             return None
         if again is not None:
             return self._frontier.again(again, affords=self._ledger.affords)
@@ -75,15 +76,24 @@ class RunningPhase:
             reservation, tokens=tokens, turns=turns, nodes=len(chain), failed=failed, cut=cut
         )
         self._learn_cost(node_id, chain)
+        if chain and self._view.tree[chain[-1]].is_terminal:
+            self._outcomes.add(self._view.tree.outcome(chain[-1]))
         also_changed = self._session.settled(node_id, chain)
         self._frontier.refresh([*chain, *also_changed, node_id])
 
     def report(self, index: int, *, elapsed_s: float) -> PhaseReport:
         """The closed books; call it once nothing is in flight."""
         end = self._ledger.stopped(elapsed_s=elapsed_s)
+        if end is None and self._is_settled:
+            end = PhaseEnd.MIXED
         if end is None:
             end = PhaseEnd.TOKENS if len(self._frontier) else PhaseEnd.EXHAUSTED
         return self._ledger.report(index, end)
+
+    @property
+    def _is_settled(self) -> bool:
+        """The phase was to end at different outcomes, and they are there."""
+        return self.phase.until_mixed and len(self._outcomes) > 1
 
     def _learn_cost(self, node_id: NodeId, chain: Sequence[NodeId]) -> None:
         if not chain:

@@ -48,6 +48,8 @@ class Phase:
         sampling: override of max_tokens, stop or seed. The law (temperature, top_p,
             top_k) is the tree's: what a trainer must match is one law per tree.
         early_stop: when an expansion is given up; None never does.
+        until_mixed: buy nothing more once two finished leaves of the tree, whichever phase
+            bought them, have different outcomes.
         siblings: branches bought of a checkpoint at once, while it stays eligible and
             affordable; a policy that can samples their first edges in one call.
         budget: the caps, as one value; derived.
@@ -69,6 +71,7 @@ class Phase:
     cap: Literal["mean", "hard"] = "mean"
     sampling: Sampling | None = None
     early_stop: EarlyStop | None = None
+    until_mixed: bool = False
     siblings: int = 1
     least_tokens: int | None = None
     budget: Budget = field(init=False, repr=False, compare=False)
@@ -161,7 +164,8 @@ class Search:
         (4, 8)
         """
         first = self.phases[0]
-        fixed = first.attempts if isinstance(first.allocator, RootOnly) else None
+        is_fixed = isinstance(first.allocator, RootOnly) and not first.until_mixed
+        fixed = first.attempts if is_fixed else None
         return max(self.concurrency, fixed or 0)
 
     @classmethod

@@ -38,6 +38,7 @@ __all__ = (
     "relative_bias",
     "skew",
     "stop_at_success",
+    "stop_when_mixed",
 )
 
 History = tuple[int, ...]
@@ -132,14 +133,21 @@ def fixed_widths(*widths: int) -> Rule:
 
 def stop_at_success(task: TabularTask, *, most: int) -> Rule:
     """Buys rollouts at the root, up to `most`, until one is worth more than a half."""
+    return _rollouts(task, most=most, enough=lambda ends: any(end > 0.5 for end in ends))
 
+
+def stop_when_mixed(task: TabularTask, *, most: int) -> Rule:
+    """Buys rollouts at the root, up to `most`, until two have different outcomes."""
+    return _rollouts(task, most=most, enough=lambda ends: len(set(ends)) > 1)
+
+
+def _rollouts(task: TabularTask, *, most: int, enough: Callable[[list[float]], bool]) -> Rule:
     def next_purchase(growth: Growth) -> NodeId | None:
         for node, children in enumerate(growth.children):
             if 0 < len(growth.histories[node]) < task.depth and not children:
                 return node
         ends = [task.outcomes[h] for h in growth.histories if len(h) == task.depth]
-        is_done = len(ends) == most or any(outcome > 0.5 for outcome in ends)
-        return None if is_done else 0
+        return None if len(ends) == most or enough(ends) else 0
 
     return next_purchase
 
