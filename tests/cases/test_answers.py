@@ -97,7 +97,7 @@ async def test_b56_an_answer_past_every_limit_is_wrong_and_nothing_more(
     box: str, grader: Grader
 ) -> None:
     before = await _started(grader)
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         assert await grader.grade(rf"\boxed{{{box}}}", "2") == 0.0
     assert grader.counts.started == before
 

@@ -70,7 +70,7 @@ def test_b46_a_policy_serves_loops_side_by_side_and_one_after_another() -> None:
     loops = [asyncio.new_event_loop() for _ in range(2)]
     try:
         for loop in (*loops, *loops):
-            once = asyncio.wait_for(collect(policy, WalkEnv()), 30)
+            once = asyncio.wait_for(collect(policy, WalkEnv()), 120)
             assert len(loop.run_until_complete(once).tree) == 2
     finally:
         for loop in loops:

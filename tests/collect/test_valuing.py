@@ -98,7 +98,7 @@ async def test_the_next_segment_does_not_wait_for_the_value_of_the_last() -> Non
     policy = Telling(ScriptedPolicy(walk_script(STEPS)))
     root = len(policy.render(Problem(id=0, prompt="Walk.").messages))
     critic = Critic.function(predict, version="v", batch=1)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         found = await collected(policy, critic, search=Search.flat(1, concurrency=1))
     assert len(found.tree) == 6
     assert all(node.value == 0.5 for node in found.tree if not node.is_terminal)

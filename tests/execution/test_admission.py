@@ -160,7 +160,7 @@ def test_closing_while_threads_wait_fails_the_waiters_and_keeps_the_books() -> N
     async def hold() -> None:
         async with pool.permit():
             held.set()
-            await asyncio.to_thread(finish.wait, 30)
+            await asyncio.to_thread(finish.wait, 120)
 
     async def wait() -> None:
         held.wait(timeout=120)

@@ -113,7 +113,7 @@ def test_waiters_are_let_in_whenever_there_is_room_and_no_permit_is_lost(
     async def main() -> None:
         await asyncio.gather(*(one(is_answer) for is_answer in told))
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
     found = pool.statistics
     assert (found.in_use, found.waiting) == (0, 0)
     assert found.peak <= 6

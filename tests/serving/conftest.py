@@ -129,7 +129,7 @@ def url(served: Served) -> str:
 
 async def running(client: httpx.AsyncClient, count: int) -> None:
     """Wait until so many requests run."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while True:
             load = (await client.get("/v1/loads")).json()["loads"][0]
             if load["num_total_reqs"] == count:

@@ -130,7 +130,7 @@ async def test_requests_of_several_clients_share_batches(served: Served) -> None
         critics = [served.critic(version) for _ in range(12)]
         served.gate.clear()
         asks = [asyncio.create_task(critic.score(CONTEXTS)) for critic in critics]
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             while "focus_critic_sessions 12" not in (await client.get("/metrics")).text:
                 pass
         served.gate.set()
