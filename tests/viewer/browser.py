@@ -48,6 +48,7 @@ class Tab:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.complaints: list[str] = []
+        page.set_default_timeout(120_000)
         page.on("console", self._said)
         page.on("pageerror", self._threw)
 
