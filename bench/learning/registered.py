@@ -8,7 +8,8 @@ python -m bench.learning.registered C-smollm2 --stage all --workers 16 --gpus 2 
 `models` warms up the starting models that the folder lacks; `all` is every stage in turn, each
 once the one before it is whole. With --write FILE the missing trials of tuning or final are
 written for bench.learning.sweep instead of run. Finished trials and models are kept; what time
-cut short goes on where it stopped, trial by trial. A name stands for all that begin with it.
+cut short goes on where it stopped, trial by trial. A name that no comparison has stands for all
+that begin with it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,6 +35,15 @@ from bench.learning.trial import TrialSpec
 from focus.errors import FocusError
 
 STAGES = ("models", "tuning", "final", "report", "all")
+
+
+def meant(asked: str, known: Iterable[str]) -> list[str]:
+    """The comparison of that name, else all whose names begin so.
+
+    >>> meant("A", ["A-x", "A-x-y", "B"]), meant("A-x", ["A-x", "A-x-y", "B"])
+    (['A-x', 'A-x-y'], ['A-x'])
+    """
+    return [asked] if asked in known else [name for name in known if name.startswith(asked)]
 
 
 def specs_of(comparison: Comparison, stage: str, out: Path) -> list[TrialSpec]:
@@ -124,9 +134,9 @@ def main() -> int:
         for name, comparison in known.items():
             print(f"{name}: {comparison.task}, {', '.join(comparison.methods)}")
         return 0
-    if unknown := [name for name in options.names if not any(n.startswith(name) for n in known)]:
+    names = [name for asked in options.names for name in meant(asked, known)]
+    if unknown := [asked for asked in options.names if not meant(asked, known)]:
         parser.error(f"unknown comparison {', '.join(unknown)}; known: {', '.join(known)}")
-    names = [name for name in known if name.startswith(tuple(options.names))]
     chosen = [known[name] for name in names]
     left = 0
     try:

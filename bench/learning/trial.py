@@ -79,8 +79,9 @@ class TrialSpec:
 
     @property
     def name(self) -> str:
+        start = f"@{Path(self.model).name}" if self.model else ""
         return (
-            f"{self.task}.{self.method}.lr{self.learning_rate:g}.p{self.prompts}"
+            f"{self.task}{start}.{self.method}.lr{self.learning_rate:g}.p{self.prompts}"
             f"m{self.minibatches}.t{self.tokens_per_prompt}"
             f"{'.frozen' if self.frozen else ''}.s{self.seed}"
         )
