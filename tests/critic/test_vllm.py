@@ -25,7 +25,7 @@ PYTHON = os.environ.get("FOCUS_VLLM_PYTHON", "")
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.full,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(
         not PYTHON, reason="FOCUS_VLLM_PYTHON does not name an interpreter with vLLM"
     ),

@@ -423,6 +423,11 @@ async def test_what_vllm_refuses_is_tried_once(
     assert loopback.url in str(caught.value)
 
 
+async def test_vllm_takes_no_temperature_above_two() -> None:
+    with pytest.raises(Refused, match=r"in \[0, 2\], got 4"):
+        await ask(VLLMStandIn(), Sampling(temperature=4.0, max_tokens=1))
+
+
 async def test_a_caller_that_goes_closes_its_connection() -> None:
     """At which vLLM aborts: there is nothing else to be told."""
     gone = asyncio.Event()

@@ -114,7 +114,7 @@ class VLLMStandIn:
         asked = ask.json
         law = asked.get("sampling_params", asked)
         prefix, most = tuple(asked[prompt]), law["max_tokens"]
-        refused = self._refusal(asked.get("model"), prefix, most)
+        refused = self._refusal(asked.get("model"), prefix, most, law["temperature"])
         if refused is not None:
             return refused
         rid = ask.headers.get("x-request-id", asked["request_id"])
@@ -140,12 +140,16 @@ class VLLMStandIn:
         changed = self.change(ask.path, body)
         return changed if isinstance(changed, Answer | bytes | None) else Answer.of(changed)
 
-    def _refusal(self, model: str | None, prefix: TokenIds, most: int) -> Answer | None:
+    def _refusal(
+        self, model: str | None, prefix: TokenIds, most: int, temperature: float
+    ) -> Answer | None:
         if model not in (None, self.model):
             return _error(404, f"The model `{model}` does not exist. Valid aliases: {self.model}.")
         room = min(most, self.context - len(prefix))
         if room < 1:
             return _error(400, f"max_tokens must be at least 1, got {room}.")
+        if not 0 <= temperature <= 2:
+            return _error(400, f"temperature must be in [0, 2], got {temperature}.")
         size = self.policy.vocab_size
         for token in prefix:
             if size is not None and token >= size:

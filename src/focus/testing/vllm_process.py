@@ -10,6 +10,7 @@ On a CPU such an environment is made so:
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -30,7 +31,13 @@ _SMALL = {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1"}
 
 @contextmanager
 def vllm_server(
-    python: str, model: Path, *, served_model: str, words: Sequence[str] = (), start_s: float = 400
+    python: str,
+    model: Path,
+    *,
+    served_model: str,
+    words: Sequence[str] = (),
+    start_s: float = 600,
+    leave_s: float = 30,
 ) -> Iterator[str]:
     """The address of a server that is ready; its process ends with the block.
 
@@ -40,6 +47,7 @@ def vllm_server(
         served_model: the model's name there.
         words: more of vLLM's arguments.
         start_s: most seconds until it answers.
+        leave_s: most seconds it has to end by itself; then it is killed with all it started.
 
     Raises:
         ConfigError: it ended or did not answer in time; the end of its log says why.
@@ -49,7 +57,7 @@ def vllm_server(
     command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
     command += ["--served-model-name", served_model, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--dtype", "float32", "--enforce-eager", *words]
-    with tempfile.TemporaryFile() as log, _process(command, log.fileno()) as process:
+    with tempfile.TemporaryFile() as log, _process(command, log.fileno(), leave_s) as process:
         address = f"http://127.0.0.1:{port}"
         if not _is_ready(address, process, time.monotonic() + start_s):
             log.seek(0)
@@ -58,14 +66,21 @@ def vllm_server(
 
 
 @contextmanager
-def _process(command: Sequence[str], log: int) -> Iterator[subprocess.Popen[bytes]]:
+def _process(command: Sequence[str], log: int, leave_s: float) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, **_OFFLINE, **_SMALL}
-    process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    process = subprocess.Popen(
+        command, stdout=log, stderr=log, env=environment, start_new_session=True
+    )
     try:
         yield process
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(leave_s)
+        except subprocess.TimeoutExpired:
+            # While it starts it hears nothing; its engine is of the same group.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _is_ready(address: str, process: subprocess.Popen[bytes], until: float) -> bool:
