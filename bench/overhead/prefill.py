@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,20 @@ from bench.learning.tasks.browsing import BROWSING
 from bench.learning.tasks.family import searched
 from bench.overhead.figure import Figure
 
-from focus import Collection, Critic, ExecutionServices, RefinedTd, Search, VLLMPolicy
+from focus import (
+    Agent,
+    Allowance,
+    Collection,
+    Collector,
+    Critic,
+    ExecutionServices,
+    Policy,
+    Problem,
+    RefinedTd,
+    Search,
+    Segments,
+    VLLMPolicy,
+)
 from focus.collect import Ledger, total
 from focus.execution import AdmissionPool
 from focus.models import resolve
@@ -36,6 +51,8 @@ __all__ = ("Sent", "apart", "floor", "paid", "prefill_figures", "requests")
 PAGE = 32
 """Tokens of a page; vLLM's CPU kernels take multiples of this only."""
 _BUDGET = 640
+_LEAVE_S = 5.0
+"""Less than what `focus bench` waits for a measurement that it ends."""
 _OTHER = 2**20
 """Beyond every vocabulary: ids that another rollout sampled."""
 
@@ -107,28 +124,37 @@ class _Measured:
     """Trees from one server, and what its counters say it computed for them."""
 
     what: str
+    engine: str
     found: Sequence[Collection]
     computed: int
+    earlier: Sequence[Sent]
+    """Requests for earlier trees, whose pages the server still has."""
 
     @property
     def books(self) -> Ledger:
         return total([one.ledger for one in self.found])
 
     def figures(self) -> Iterator[Figure]:
-        trees = [one.tree for one in self.found]
-        sent = [request for tree in trees for request in requests(tree)]
-        chains = [request for tree in trees for request in apart(tree)]
-        ideal, rollouts = paid(sent, page=PAGE), paid(chains, page=PAGE)
-        books, computed = self.books, self.computed
-        where = f"{self.what}; {len(sent)} requests, {computed} prompt tokens computed"
-        yield _share(f"eta_prefill on vLLM: {where}", books.tokens_needed / computed, 0.9)
-        yield _share("the same, what trees share counted once", floor(sent) / computed, 0.9)
+        """The share by its definition, and beside what whole pages leave to an engine."""
+        sent = [request for one in self.found for request in requests(one.tree)]
+        needed, earlier = self.books.tokens_needed, self.earlier
+        ideal = paid([*earlier, *sent], page=PAGE) - paid(earlier, page=PAGE)
+        most = needed / paid(sent, page=1)
+        where = f"{self.what}, {len(sent)} requests; {most:.2f} if pages held one token"
+        yield _share(f"eta_prefill on vLLM {self.engine}: {where}", needed / self.computed, 0.9)
         yield _share(
-            f"what pages of {PAGE} tokens leave to compute, of that", ideal / computed, 0.98
+            f"what pages of {PAGE} tokens leave to compute, of that", ideal / self.computed, 0.98
         )
+
+    def beside(self) -> Iterator[Figure]:
+        """The same with what trees have in common counted once, and independent rollouts."""
+        sent = [request for one in self.found for request in requests(one.tree)]
+        chains = [request for one in self.found for request in apart(one.tree)]
+        rollouts = paid(chains, page=PAGE)
+        yield _share("what trees share counted once", floor(sent) / self.computed, 0.9)
         yield _share(
-            f"the same over what independent rollouts with these leaves compute ({rollouts})",
-            rollouts / computed,
+            f"what independent rollouts with these leaves compute ({rollouts} tokens), over that",
+            rollouts / self.computed,
             1.0,
         )
 
@@ -142,56 +168,94 @@ def _share(what: str, value: float, goal: float) -> Figure:
 def prefill_figures(python: str, *, prompts: int) -> Iterator[Figure]:
     """Trees of the shipped models, sampled by a vLLM server that `python` has."""
     search, browsing = Search.two_phase(tokens=_BUDGET), BROWSING["browse"]
-    cases = (
-        (
-            "agents with tools (browse)",
-            "agent",
-            browsing.profile,
-            searched(browsing.make_task(), search),
-        ),
-        ("segments of 12 tokens (demo)", "builtin", "token_chunk", load_task("demo")),
-    )
+    browse, demo = searched(browsing.make_task(), search), load_task("demo")
+    segments = _segmented(demo, Segments(PAGE), search)
+    paged = _segmented(demo, Segments(PAGE, page=PAGE), search)
+    with _served(python, "agent", browsing.profile) as server:
+        measured = server.trees("agents with tools (browse)", browse, prompts)
+        yield from (*measured.figures(), *measured.beside())
+    with _served(python, "builtin", "token_chunk") as server:
+        measured = server.trees("segments of 12 tokens (demo)", demo, prompts)
+        yield from (*measured.figures(), *measured.beside())
+        yield from server.trees(f"segments of {PAGE} tokens", segments, prompts).figures()
+        yield from server.trees(f"the same, cut at pages of {PAGE}", paged, prompts).figures()
+
+
+def _segmented(task: Task, parser: Segments, search: Search) -> Task:
+    """The task with other segments."""
+
+    def collector_for(policy: Policy, problem: Problem) -> Collector:
+        agent = Agent(policy, parser=parser, allowance=Allowance(tokens=task.allowance_tokens))
+        return Collector(agent=agent, env=task.env_for(problem), search=search)
+
+    return replace(task, collector_for=collector_for)
+
+
+@contextmanager
+def _served(python: str, model: str, profile: str) -> Iterator[_Server]:
     words = ("--enable-prompt-tokens-details", "--block-size", str(PAGE), "--max-num-seqs", "64")
-    for what, model, profile, task in cases:
-        with vllm_server(python, resolve(model), served_model=model, words=words) as url:
-            yield from anyio.run(_measure, url, what, model, profile, task, prompts).figures()
+    server = vllm_server(python, resolve(model), served_model=model, words=words, leave_s=_LEAVE_S)
+    with _ended_by_signals(), server as url:
+        yield _Server(url, model, profile)
 
 
-async def _measure(
-    url: str, what: str, model: str, profile: str, task: Task, prompts: int
-) -> _Measured:
-    found: list[Collection] = []
-    async with (
-        httpx.AsyncClient(base_url=url) as metrics,
-        VLLMPolicy(url, model=model, profile=profile) as policy,
-        ExecutionServices(AdmissionPool(64)) as services,
-    ):
-        await policy.probe()
-        before = await _computed(metrics)
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Told to end, this process unwinds, and takes the server with it."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
-        async def one(problem: Any) -> None:
-            collector = make_collector(
-                policy,
-                task,
-                problem,
-                search=Search.two_phase(tokens=_BUDGET),
-                critic=Critic.constant(0.5),
-                credit=RefinedTd(),
-                packing="path",
-                seed=1,
-                services=services,
-            )
-            async with collector:
-                found.append(await collector.collect(problem, identity=Identity(run="bench")))
 
-        async with anyio.create_task_group() as group:
-            for problem in task.problems("train", prompts):
-                group.start_soon(one, problem)
-        computed = await _computed(metrics) - before
-    books = total([one.ledger for one in found])
-    assert books.tokens_cached is not None
-    assert computed == books.tokens_submitted - books.tokens_cached
-    return _Measured(what, found, computed)
+@dataclass(frozen=True)
+class _Server:
+    url: str
+    model: str
+    profile: str
+    sent: list[Sent] = field(default_factory=list)
+
+    def trees(self, what: str, task: Task, prompts: int) -> _Measured:
+        """Trees of that many problems, all at once; other problems each time."""
+        measured = anyio.run(self._trees, what, task, prompts)
+        self.sent.extend(request for one in measured.found for request in requests(one.tree))
+        return measured
+
+    async def _trees(self, what: str, task: Task, prompts: int) -> _Measured:
+        found: list[Collection] = []
+        async with (
+            httpx.AsyncClient(base_url=self.url) as metrics,
+            VLLMPolicy(self.url, model=self.model, profile=self.profile) as policy,
+            ExecutionServices(AdmissionPool(64)) as services,
+        ):
+            engine = (await metrics.get("/version")).json()["version"]
+            await policy.probe()
+            before = await _computed(metrics)
+
+            async def one(problem: Problem) -> None:
+                collector = make_collector(
+                    policy,
+                    task,
+                    problem,
+                    search=Search.two_phase(tokens=_BUDGET),
+                    critic=Critic.constant(0.5),
+                    credit=RefinedTd(),
+                    packing="path",
+                    seed=1,
+                    services=services,
+                )
+                async with collector:
+                    found.append(await collector.collect(problem, identity=Identity(run="bench")))
+
+            async with anyio.create_task_group() as group:
+                for problem in task.problems("train", prompts, seed=len(what)):
+                    group.start_soon(one, problem)
+            computed = await _computed(metrics) - before
+        books = total([one.ledger for one in found])
+        assert books.tokens_cached is not None
+        assert computed == books.tokens_submitted - books.tokens_cached
+        return _Measured(what, engine, found, computed, tuple(self.sent))
 
 
 async def _computed(metrics: httpx.AsyncClient) -> int:

@@ -80,6 +80,24 @@ async def walked(agent: Agent, env: Any, *, most: int = 100, **options: Any) -> 
     return steps
 
 
+@given(position=st.integers(1, 500), page=st.integers(1, 40), more=st.integers(0, 80))
+def test_a_paged_segment_ends_one_id_behind_a_page_and_is_as_long_as_that_allows(
+    position: int, page: int, more: int
+) -> None:
+    parser = Segments(page + more, page=page)
+    tokens = parser.tokens_from(position)
+    assert (position + tokens) % page == 1 % page
+    assert max(1, parser.tokens - page + 1) <= tokens <= parser.tokens == parser.request_tokens
+    assert Segments(parser.tokens).tokens_from(position) == parser.tokens
+    assert parser.tokens_from(position + tokens) == parser.tokens - parser.tokens % page
+
+
+@pytest.mark.parametrize("page", [0, -1, 10])
+def test_a_page_that_no_segment_can_fill_is_refused(page: int) -> None:
+    with pytest.raises(ConfigError, match=r"page must be in 1 \.\.\. 9"):
+        Segments(9, page=page)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     segment=st.integers(1, 9),

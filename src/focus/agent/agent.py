@@ -283,7 +283,7 @@ class Agent:
         limits = (
             sampling.max_tokens,
             self.compactor.reply_tokens if in_fold and self.compactor else None,
-            self.parser.request_tokens,
+            self.parser.tokens_from(len(checkpoint.context)),
             self.room(checkpoint),
             most_tokens,
         )

@@ -75,6 +75,10 @@ class Turns:
     def request_tokens(self) -> int | None:
         return self.tokens
 
+    def tokens_from(self, position: int) -> int | None:
+        """As `request_tokens`, wherever the reply starts."""
+        return self.tokens
+
     def read(self, text: str) -> Reading:
         """A whole reply taken apart."""
         reader: Dialect = dialect_named(self.dialect)
