@@ -122,7 +122,7 @@ class _Scene:
         fuses = self._fuses
         agent = Agent(
             FusedPolicy(fuses["policy"], fuses["decode"]),
-            parser=FusedSegments(3, fuses["parser"]),
+            parser=FusedSegments(3, fuse=fuses["parser"]),
             sampling=Sampling(seed=7),
             allowance=Allowance(tokens=7),
             execution=Execution(services=self.services, retry=RetryPolicy(base_s=0.0)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from focus.agent import Segments
@@ -96,7 +96,7 @@ class FusedPolicy(ScriptedPolicy):
 class FusedSegments(Segments):
     """A parser with a fuse."""
 
-    fuse: Fuse
+    fuse: Fuse = field(kw_only=True)
 
     def action(self, generation: Generation, text: str) -> Any:
         self.fuse.burn()
