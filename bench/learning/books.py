@@ -27,6 +27,7 @@ class Books:
     Attributes:
         tokens: sampled by the policy.
         prefill: prompt tokens that it had to compute.
+        calls, calls_needed: of the policy; checkpoints that were continued.
         learner: read by the actor's trainer.
         critic_calls: checkpoints valued to steer the search.
         critic_read: distinct tokens that a critic read, to steer or to be judged.
@@ -35,6 +36,8 @@ class Books:
 
     tokens: int = 0
     prefill: int = 0
+    calls: int = 0
+    calls_needed: int = 0
     learner: int = 0
     critic_calls: int = 0
     critic_read: int = 0
@@ -44,6 +47,8 @@ class Books:
         """One collection's books; `steered`: a learned critic valued its checkpoints."""
         self.tokens += ledger.tokens_generated
         self.prefill += ledger.tokens_submitted - (ledger.tokens_cached or 0)
+        self.calls += ledger.policy_calls
+        self.calls_needed += ledger.requests_needed
         self.learner += ledger.tokens_learner
         if steered:
             self.critic_calls += ledger.critic_calls

@@ -9,7 +9,15 @@ from __future__ import annotations
 from functools import partial
 
 from bench.learning.peers import PEERS
-from bench.learning.plans import Method, Plan, flat, rollouts_then, two_phase, until_mixed
+from bench.learning.plans import (
+    Method,
+    Plan,
+    cascade,
+    flat,
+    rollouts_then,
+    two_phase,
+    until_mixed,
+)
 
 from focus import DirectBranchTd, RefinedTd, ValueRefinement
 from focus.credit import LambdaTd
@@ -26,6 +34,13 @@ METHODS: dict[str, Method] = PEERS | {
         critic="free",
         values="surprisal",
         about="four rollouts, then refinement; lambda TD on a surprisal critic",
+    ),
+    "focus-cascade": Method(
+        search=cascade,
+        credit=STEPWISE,
+        critic="free",
+        values="surprisal",
+        about="rollouts that branch where they stand; lambda TD on a surprisal critic",
     ),
     "focus-flat": Method(
         search=partial(flat, least=1),

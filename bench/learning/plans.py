@@ -15,6 +15,7 @@ from focus.search import Allocator, EachCheckpoint, Edges, RootOnly
 __all__ = (
     "Method",
     "Plan",
+    "cascade",
     "flat",
     "rollouts_then",
     "spo",
@@ -135,6 +136,11 @@ def _solutions(widths: tuple[int, ...]) -> float:
 def two_phase(tokens: int, length: float) -> Search:
     """The library's own default."""
     return Search.two_phase(tokens=tokens)
+
+
+def cascade(tokens: int, length: float) -> Search:
+    """Rollouts in lockstep that branch where they stand."""
+    return Search.cascade(tokens=tokens)
 
 
 def rollouts_then(allocator: Allocator, *, rollouts: int | None = None, least: int = 2) -> Plan:

@@ -51,11 +51,15 @@ class Flaky(ScriptedPolicy):
         return reply
 
 
+Grow = Callable[..., Search]
+
+
 @dataclass
 class Scene:
     """What a cancelled run leaves behind can be seen on these."""
 
     tokens: int = 60
+    grow: Grow = Search.two_phase
     env: LiveEnv = field(default_factory=LiveEnv)
     services: ExecutionServices = field(default_factory=lambda: ExecutionServices(AdmissionPool(2)))
     critic: Critic = field(default_factory=lambda: Critic.function(by_height, version="h"))
@@ -71,7 +75,7 @@ class Scene:
         return Collector(
             agent=agent,
             env=self.env,
-            search=Search.two_phase(tokens=self.tokens, concurrency=3),
+            search=self.grow(tokens=self.tokens, concurrency=3),
             critic=self.critic,
         )
 
@@ -79,6 +83,10 @@ class Scene:
         async with self.collector() as collector:
             found = await collector.collect(PROBLEM)
         assert found.ledger.balances
+
+    async def cascade(self) -> None:
+        self.grow = Search.cascade
+        await self.collect()
 
     async def evaluate(self) -> None:
         async with self.collector() as collector:
@@ -114,7 +122,7 @@ def cancelled_at(moment: int, job: Job, cancel: Cancel, tokens: int) -> None:
 
 
 @pytest.mark.parametrize("cancel", CANCELS.values(), ids=CANCELS)
-@pytest.mark.parametrize("job", [Scene.collect, Scene.evaluate])
+@pytest.mark.parametrize("job", [Scene.collect, Scene.cascade, Scene.evaluate])
 def test_nothing_stays_behind_wherever_it_is_cancelled(
     job: Job, cancel: Cancel, request: pytest.FixtureRequest
 ) -> None:

@@ -1,6 +1,7 @@
 """Make the n-th call of environment, policy or critic fail, for every n there is."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,7 +30,12 @@ from focus.testing.policies import ScriptedPolicy
 PROBLEM = Problem(id="walk", prompt="Walk.")
 
 
-def attempt(part: str, fuse: Fuse, *, allow_partial: bool) -> Collection | BaseException:
+GROWN = pytest.mark.parametrize("grow", [Search.two_phase, Search.cascade])
+
+
+def attempt(
+    part: str, fuse: Fuse, *, allow_partial: bool, grow: Callable[..., Search] = Search.two_phase
+) -> Collection | BaseException:
     """A collection, or what it raised; nothing is left open in either case."""
     unlit = Fuse(0, RuntimeError)
     env = FusedEnv(fuse if part == "env" else unlit)
@@ -46,7 +52,7 @@ def attempt(part: str, fuse: Fuse, *, allow_partial: bool) -> Collection | BaseE
         collector = Collector(
             agent=agent,
             env=env,
-            search=Search.two_phase(tokens=30, concurrency=3),
+            search=grow(tokens=30, concurrency=3),
             critic=fused_critic(fuse if part == "critic" else unlit),
         )
         async with collector:
@@ -66,11 +72,14 @@ def attempt(part: str, fuse: Fuse, *, allow_partial: bool) -> Collection | BaseE
     return result
 
 
+@GROWN
 @pytest.mark.parametrize("part", ["env", "policy", "decode", "critic"])
-def test_the_nth_fault_is_named_kept_as_the_cause_and_leaves_nothing_open(part: str) -> None:
+def test_the_nth_fault_is_named_kept_as_the_cause_and_leaves_nothing_open(
+    part: str, grow: Callable[..., Search]
+) -> None:
     for n in range(1, 1000):
         fuse = Fuse(n, lambda: RuntimeError("blown"))
-        result = attempt(part, fuse, allow_partial=False)
+        result = attempt(part, fuse, allow_partial=False, grow=grow)
         if not fuse.blown:
             assert isinstance(result, Collection)
             assert result.ledger.balances
@@ -80,12 +89,15 @@ def test_the_nth_fault_is_named_kept_as_the_cause_and_leaves_nothing_open(part: 
     assert n > 4
 
 
+@GROWN
 @pytest.mark.parametrize("part", ["env", "policy", "decode", "critic"])
-def test_a_partial_tree_closes_its_books_whatever_failed(part: str) -> None:
+def test_a_partial_tree_closes_its_books_whatever_failed(
+    part: str, grow: Callable[..., Search]
+) -> None:
     kept = 0
     for n in range(1, 1000):
         fuse = Fuse(n, lambda: RuntimeError("blown"))
-        result = attempt(part, fuse, allow_partial=True)
+        result = attempt(part, fuse, allow_partial=True, grow=grow)
         if not fuse.blown:
             break
         if not isinstance(result, Collection):

@@ -15,6 +15,7 @@ from focus import (
     Allowance,
     Collection,
     Collector,
+    Concurrency,
     Critic,
     Edges,
     Execution,
@@ -26,6 +27,7 @@ from focus import (
     Sampling,
     Search,
     Segments,
+    ValueRefinement,
     save_tree,
 )
 from focus.agent.journal import Journal
@@ -37,6 +39,7 @@ from focus.errors import (
     TransientError,
 )
 from focus.policies.base import Ask, Policy, RequestTag
+from focus.records.records import CriticContext
 from focus.testing.envs import WalkEnv, walk_script
 from focus.testing.policies import Grouped, ScriptedPolicy, Shuffled, Wrapper
 from focus.tokens import Generation, TokenIds
@@ -55,6 +58,7 @@ SEARCHES = {
     "hard": Search.two_phase(tokens=400, siblings=2, cap="hard"),
     "flat": Search.flat(6),
     "fixed": FIXED,
+    "cascade": Search.cascade(tokens=400),
 }
 
 
@@ -81,6 +85,7 @@ async def collected(
     deadline_s: float = 60.0,
     allow_partial: bool = False,
     journal: Journal | None = None,
+    critic: Critic | None = None,
 ) -> Collection:
     agent = Agent(
         policy,
@@ -95,7 +100,11 @@ async def collected(
         journal=journal,
     )
     collector = Collector(
-        agent=agent, env=WalkEnv(), search=search, critic=Critic.constant(0.5), own=False
+        agent=agent,
+        env=WalkEnv(),
+        search=search,
+        critic=critic or Critic.constant(0.5),
+        own=False,
     )
     async with collector:
         return await collector.collect(PROBLEM, allow_partial=allow_partial)
@@ -142,6 +151,54 @@ async def test_a_fixed_tree_takes_one_call_per_checkpoint() -> None:
     assert found.ledger.ratios()["eta_req"] == 1.0
     assert found.ledger.policy_calls == len(policy.calls) == found.ledger.requests_needed
     assert sum(policy.calls) == found.ledger.requests_sent == len(found.tree) - 1
+
+
+@pytest.mark.parametrize("valued", [True, False])
+async def test_a_cascade_takes_one_call_per_checkpoint_and_one_more_per_new_start(
+    valued: bool,
+) -> None:
+    critic = Critic.function(_by_length, version="length/1") if valued else Critic.constant(0.5)
+    found = await collected(Grouped(scripted()), Search.cascade(tokens=400), critic=critic)
+    wide = [node.id for node in found.tree if len(found.tree.children(node.id)) > 1]
+    assert len(wide) > 1
+    starts = _runs([selection.node == 0 for selection in found.tree.selections])
+    assert found.ledger.policy_calls <= found.ledger.requests_needed + starts - 1
+    assert found.ledger.expansions_started == len(found.tree.selections)
+    assert found.ledger.expansions_started == found.ledger.expansions_completed
+    assert found.ledger.balances
+
+
+async def _by_length(contexts: Sequence[CriticContext]) -> list[float]:
+    return [0.1 + 0.8 * (len(context.text) * 37 % 100) / 100 for context in contexts]
+
+
+def _runs(at_the_root: Sequence[bool]) -> int:
+    return sum(
+        now and not before for before, now in zip([False, *at_the_root], at_the_root, strict=False)
+    )
+
+
+async def test_rollouts_that_wait_are_those_that_do_not() -> None:
+    """Same names, same seeds, so the same ids: waiting changes time and where branches may grow."""
+    gate = Concurrency(6)
+    refine = ValueRefinement(gain="preposterior")
+    waiting = Search([Phase(refine, attempts=6, gate=gate, lockstep=True)], concurrency=18)
+    found, flat = [
+        await collected(Grouped(scripted()), search) for search in (waiting, Search.flat(6))
+    ]
+    assert _rollouts(found) == _rollouts(flat)
+    assert found.opening_outcomes == found.root_outcomes
+    assert sorted(found.root_outcomes) == sorted(flat.root_outcomes)
+    assert sorted(t.value for t in found.credit.targets.values()) == sorted(
+        t.value for t in flat.credit.targets.values()
+    )
+
+
+def _rollouts(collection: Collection) -> dict[tuple[int, int], tuple[int, ...]]:
+    return {
+        (edge.provenance.expansion, edge.provenance.index): edge.ids
+        for edge in (node.incoming for node in collection.tree.edges())
+    }
 
 
 async def test_a_permit_is_held_per_call() -> None:

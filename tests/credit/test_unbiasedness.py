@@ -48,6 +48,26 @@ def distance(one, other):
     return max(abs(one.get(k, 0.0) - other.get(k, 0.0)) for k in one.keys() | other.keys())
 
 
+def widest_where_unsure(game):
+    """Two branches at the root and at the least certain checkpoint of each level, else one.
+
+    As a cascade does: a level is complete before the next one is bought, and all branches of
+    a checkpoint are decided before the first of them is drawn.
+    """
+
+    def next_purchase(growth):
+        for depth in range(game.depth):
+            level = [node for node, h in enumerate(growth.histories) if len(h) == depth]
+            doubt = {node: -abs(game.critic[growth.histories[node]] - 0.5) for node in level}
+            widest = max(level, key=doubt.__getitem__)
+            for node in level:
+                if len(growth.children[node]) < 1 + (node == widest):
+                    return node
+        return None
+
+    return next_purchase
+
+
 class TestUnbiased:
     @pytest.mark.parametrize(("rollouts", "depth"), [(2, 1), (2, 2), (3, 2), (4, 2), (2, 3)])
     def test_rloo_on_chains(self, rollouts, depth):
@@ -72,6 +92,13 @@ class TestUnbiased:
     def test_direct_branch_td_on_fixed_widths_with_any_critic(self, widths, seed):
         game = task(seed, depth=len(widths))
         update = expected_update(UNBIASED, game, fixed_widths(*widths))
+        assert distance(update, exact_gradient(game)) < EXACT
+
+    @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.parametrize("depth", [2, 3])
+    def test_direct_branch_td_where_values_place_the_branches_beforehand(self, seed, depth):
+        game = task(seed, depth=depth)
+        update = expected_update(UNBIASED, game, widest_where_unsure(game))
         assert distance(update, exact_gradient(game)) < EXACT
 
     @pytest.mark.parametrize("strength", [0.1, 1.0, 10.0])

@@ -35,16 +35,22 @@ class World:
     fail: float = 0.0
     waste: float = 0.0
     no_value: float = 0.0
+    success: float = 0.5
 
     def result(self, launch: Launch, room: int | None) -> Result:
         rng = random.Random(f"{self.seed}/{launch.expansion}/{launch.node}")
-        result = Result(room=room, quota=launch.quota)
-        while not (result.is_terminal or result.failed or result.cut):
-            self._one_edge(rng, result)
+        return Result(rng=rng, room=room, quota=launch.quota)
+
+    def advance(self, launch: Launch, result: Result) -> None:
+        """To the end, or to the next checkpoint where it pauses."""
+        before = len(result.edges)
+        while not result.is_over:
+            self._one_edge(result.rng, result)
             result.cut = not (result.is_terminal or result.failed) and (
                 result.quota == 0 or len(result.edges) == launch.extent
             )
-        return result
+            if launch.pauses and len(result.edges) > before:
+                return
 
     def _one_edge(self, rng: random.Random, result: Result) -> None:
         if rng.random() < self.waste:
@@ -62,13 +68,14 @@ class World:
         result.spend(count)
         result.room = None if result.room is None else result.room - count
         result.is_terminal = stops or result.room == 0
-        result.outcome = float(rng.random() < 0.5)
+        result.outcome = float(rng.random() < self.success)
 
 
 @dataclass
 class Result:
     """What one expansion brought, and what it may still use."""
 
+    rng: random.Random
     room: int | None
     quota: int | None
     edges: list[tuple[float, ...]] = field(default_factory=list)
@@ -78,6 +85,15 @@ class Result:
     is_terminal: bool = False
     failed: bool = False
     cut: bool = False
+    attached: list[NodeId] = field(default_factory=list)
+    told: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_terminal or self.failed or self.cut
+
+    def stands_at(self, launch: Launch) -> NodeId:
+        return self.attached[-1] if self.attached else launch.node
 
     def spend(self, count: int) -> None:
         """Sample `count` tokens, or what the quota leaves of them."""
@@ -96,6 +112,8 @@ class Run:
     launches: list[Launch] = field(default_factory=list)
     results: dict[int, Result] = field(default_factory=dict)
     settled_before: list[int] = field(default_factory=list)
+    continued: dict[NodeId, list[tuple[int, int]]] = field(default_factory=dict)
+    """By checkpoint: expansions that went on from it, each with the nodes known before."""
 
     def tokens(self, phase: int) -> int:
         """Tokens that a phase really sampled."""
@@ -151,28 +169,43 @@ class Play:
 
     def _launch(self, launch: Launch) -> None:
         run = self.run
-        if self._watch is not None:
-            self._watch(run.tree, self._pending, launch)
-        run.settled_before.append(len(run.launches) - run.scheduler.in_flight + 1)
-        run.launches.append(launch)
-        self._pending[launch.node] += 1
-        run.results[launch.expansion] = self._world.result(launch, run.tree[launch.node].payload)
+        known = run.continued.setdefault(launch.node, [])
+        known.append((launch.expansion, len(run.tree)))
+        if launch.resumes:
+            assert launch.node == run.results[launch.expansion].attached[-1]
+        else:
+            if self._watch is not None:
+                self._watch(run.tree, self._pending, launch)
+            run.settled_before.append(len(run.launches) - run.scheduler.in_flight + 1)
+            run.launches.append(launch)
+            self._pending[launch.node] += 1
+            room = run.tree[launch.node].payload
+            run.results[launch.expansion] = self._world.result(launch, room)
+        self._world.advance(launch, run.results[launch.expansion])
 
     def _settle(self, expansion: int) -> None:
         launch, result = self.run.launches[expansion], self.run.results[expansion]
-        self._pending[launch.node] -= 1
+        self._pending[result.stands_at(launch)] -= 1
         chain = self._attach(launch, result)
+        result.attached += chain
+        tokens, result.told = result.tokens - result.told, result.tokens
+        if not result.is_over:
+            self._pending[chain[-1]] += 1
         self.run.scheduler.settle(
             expansion,
             chain=chain,
-            tokens=result.tokens,
+            tokens=tokens,
             failed=result.failed,
             cut=result.cut,
+            paused=not result.is_over,
         )
 
     def _attach(self, launch: Launch, result: Result) -> list[NodeId]:
-        tree, parent, chain = self.run.tree, launch.node, []
+        tree, chain = self.run.tree, []
+        parent = result.stands_at(launch)
         for index, log_probs in enumerate(result.edges):
+            if index < len(result.attached):
+                continue
             is_last = index == len(result.edges) - 1
             ends = is_last and result.is_terminal
             edge = Edge(

@@ -52,12 +52,15 @@ budgets = st.one_of(
 
 @st.composite
 def phases(draw):
+    budget = draw(budgets)
+    lockstep = "cap" not in budget and draw(st.booleans())
     return Phase(
         draw(allocators),
         gate=draw(gates),
-        extent=draw(extents),
-        siblings=draw(st.sampled_from([1, 1, 2, 3])),
-        **draw(budgets),
+        extent=None if lockstep else draw(extents),
+        siblings=1 if lockstep else draw(st.sampled_from([1, 1, 2, 3])),
+        lockstep=lockstep,
+        **budget,
     )
 
 
@@ -165,7 +168,7 @@ def test_budgets_hold(play, world, search, settings_):
             assert all(run.results[x.expansion].tokens <= x.quota for x in launches)
         elif phase.tokens is not None and not settings_["waste"]:
             assert report.overshoot <= search.concurrency * settings_["allowance"]
-        if phase.nodes is not None:
+        if phase.nodes is not None and not phase.lockstep:
             settled_nodes = 0
             for launch in launches[: -search.concurrency]:
                 settled_nodes += len(run.results[launch.expansion].edges)

@@ -266,7 +266,7 @@ class Collector:
                 critic_calls=driver.valuer.calls,
             ),
             packing=self._packing,
-            opening=self._search.opening,
+            opening=driver.opening,
             phases=driver.phases,
             failures=tuple(driver.failures),
         )

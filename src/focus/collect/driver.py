@@ -28,12 +28,15 @@ class Expansion:
     """One purchase while it runs and until it settles.
 
     Attributes:
+        launch: as it was launched, or last resumed.
         steps: its accepted edges.
         values: the critic's estimate per step; None: terminal, or the prediction failed.
         error: why it failed, if it did; a failed prediction leaves `error` alone.
         is_cut: stopped by ``extent``, a hard cap or an early stop.
+        is_paused: it stands at its last step until it is resumed.
+        settled_steps, settled_tokens: what the tree and the scheduler have of it.
         requests: its request books.
-        together: carries its first request, with those of siblings.
+        together: carries the next request, with those of siblings.
         unvalued: steps whose value is on its way.
         is_misvalued: a prediction failed.
         is_sampled: no more steps will come.
@@ -44,6 +47,9 @@ class Expansion:
     values: list[float | None] = field(default_factory=list)
     error: FocusError | None = None
     is_cut: bool = False
+    is_paused: bool = False
+    settled_steps: int = 0
+    settled_tokens: int = 0
     requests: RequestCounts = field(default_factory=RequestCounts)
     together: Together | None = None
     unvalued: int = 0
@@ -55,15 +61,21 @@ class Expansion:
         """Nothing of it will change."""
         return self.is_sampled and not self.unvalued
 
+    def resume(self, launch: Launch) -> None:
+        """Go on from where it stands."""
+        self.launch = launch
+        self.is_paused = self.is_sampled = False
+
     @property
-    def held_tokens(self) -> int:
-        """Sampled by its accepted edges."""
-        return sum(step.edge.sampled_tokens for step in self.steps)
+    def new_steps(self) -> list[Step]:
+        """Those that are not in the tree."""
+        return self.steps[self.settled_steps :]
 
     @property
     def tokens(self) -> int:
         """Generated for it, replies that were refused included."""
-        return self.held_tokens + self.requests.discarded_tokens
+        accepted = sum(step.edge.sampled_tokens for step in self.steps)
+        return accepted + self.requests.discarded_tokens
 
 
 class Driver:
@@ -94,6 +106,7 @@ class Driver:
         self.failures: list[Failure] = []
         self.first_error: FocusError | None = None
         self.phases: tuple[PhaseReport, ...] = ()
+        self.opening: int = 0
         self._running: dict[int, Expansion] = {}
         self._held = Held()
         self._scope = Crew()
@@ -139,22 +152,37 @@ class Driver:
                     await self._settle(tree, scheduler, decision.expansion)
         finally:
             self.phases = tuple(scheduler.reports)
+            self.opening = scheduler.opening
 
     def _start_all(self, tree: Tree[Checkpoint], bought: dict[NodeId, list[Launch]]) -> None:
         """Start what was decided between two results; siblings ask together at first."""
         for launches in bought.values():
             together = self._together(launches)
             for launch in launches:
-                expansion = Expansion(launch=launch, together=together)
-                self._running[launch.expansion] = expansion
-                self.expansions.started += 1
+                expansion = self._opened(launch)
+                expansion.together = together
                 self._scope.start(self._expand(tree, expansion))
         bought.clear()
+
+    def _opened(self, launch: Launch) -> Expansion:
+        if launch.resumes:
+            expansion = self._running[launch.expansion]
+            expansion.resume(launch)
+        else:
+            expansion = self._running[launch.expansion] = Expansion(launch=launch)
+            self.expansions.started += 1
+        return expansion
 
     def _together(self, launches: Sequence[Launch]) -> Together | None:
         if len(launches) < 2:
             return None
-        return Together(request_name(self._name, launch.expansion, 0) for launch in launches)
+        return Together(
+            request_name(self._name, launch.expansion, self._steps_of(launch))
+            for launch in launches
+        )
+
+    def _steps_of(self, launch: Launch) -> int:
+        return len(self._running[launch.expansion].steps) if launch.resumes else 0
 
     async def _expand(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
         """Run one expansion; errors become data."""
@@ -182,6 +210,7 @@ class Driver:
             finally:
                 if place.together is not None:
                     place.together.leave(place.name)
+                    expansion.together = None
             expansion.steps.append(step)
             expansion.values.append(self.valuer.fixed_value)
             checkpoint = step.checkpoint
@@ -194,6 +223,9 @@ class Driver:
             ended = spent or len(expansion.steps) == launch.extent
             if ended or await self._gives_up(expansion, checkpoint):
                 expansion.is_cut = True
+                return
+            if launch.pauses:
+                expansion.is_paused = True
                 return
 
     async def _gives_up(self, expansion: Expansion, checkpoint: Checkpoint) -> bool:
@@ -215,7 +247,7 @@ class Driver:
             index=len(expansion.steps),
             phase=launch.phase,
             counts=expansion.requests,
-            together=None if expansion.steps else expansion.together,
+            together=expansion.together,
         )
 
     def _ask_value(self, tree: Tree[Checkpoint], expansion: Expansion) -> None:
@@ -248,22 +280,28 @@ class Driver:
             await self._scope.news()
         if self._scope.is_cancelled:
             return
-        del self._running[expansion_id]
+        tokens = expansion.tokens - expansion.settled_tokens
+        turns = sum(step.edge.duration for step in expansion.new_steps)
         chain = self._attach(tree, expansion)
-        self._count(expansion)
+        if not expansion.is_paused:
+            del self._running[expansion_id]
+            self._count(expansion)
         scheduler.settle(
             expansion_id,
             chain=chain,
-            tokens=expansion.tokens,
-            turns=sum(step.edge.duration for step in expansion.steps),
+            tokens=tokens,
+            turns=turns,
             failed=expansion.error is not None,
             cut=expansion.is_cut,
+            paused=expansion.is_paused,
         )
 
     def _attach(self, tree: Tree[Checkpoint], expansion: Expansion) -> list[NodeId]:
+        """Put its new steps into the tree."""
         chain: list[NodeId] = []
         parent = expansion.launch.node
-        for step, value in zip(expansion.steps, expansion.values, strict=True):
+        values = expansion.values[expansion.settled_steps :]
+        for step, value in zip(expansion.new_steps, values, strict=True):
             parent = tree.attach(
                 parent,
                 step.edge,
@@ -274,6 +312,8 @@ class Driver:
                 rebased=step.rebased,
             )
             chain.append(parent)
+        expansion.settled_steps = len(expansion.steps)
+        expansion.settled_tokens = expansion.tokens
         return chain
 
     def _count(self, expansion: Expansion) -> None:
@@ -306,7 +346,9 @@ class Driver:
                 self.expansions.failed += 1
             else:
                 self.expansions.cancelled += 1
-            self.expansions.lost_tokens += expansion.held_tokens
+            self.expansions.lost_tokens += sum(
+                step.edge.sampled_tokens for step in expansion.new_steps
+            )
         self._running.clear()
 
     async def _release(self) -> None:

@@ -168,6 +168,11 @@ class PhaseLedger:
             return None
         return self._budget.tokens - self._charged - self._held
 
+    @property
+    def held_tokens(self) -> int:
+        """Expected by the purchases in flight."""
+        return self._held
+
     def stopped(self, *, elapsed_s: float) -> PhaseEnd | None:
         """The cap that was reached first; once one is, the answer never changes."""
         if self._stopped is None:
@@ -197,6 +202,18 @@ class PhaseLedger:
         self._held += reservation.held
         self._launched += 1
         return reservation
+
+    def pause(
+        self, reservation: Reservation, band: int, *, tokens: int, turns: int, nodes: int
+    ) -> Reservation:
+        """Charge what a purchase used so far, and hold what the rest from `band` is expected to."""
+        going_on = Reservation(self._expected(band))
+        self._held += going_on.held - reservation.held
+        self._charged += tokens
+        self._tokens += tokens
+        self._turns += turns
+        self._nodes += nodes
+        return going_on
 
     def settle(
         self,

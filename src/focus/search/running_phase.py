@@ -13,6 +13,9 @@ from focus.tree import NodeId
 
 __all__ = ("RunningPhase",)
 
+_FIRST_OF = 3.0
+"""A wave at the root takes one part in three, so that two are left for branches."""
+
 
 class RunningPhase:
     """Decides purchases of one phase; knows nothing of the order in which they settle."""
@@ -35,6 +38,9 @@ class RunningPhase:
         self._costs = costs
         self._ledger = PhaseLedger(phase.budget, costs, extent=self.extent, started_s=started_s)
         self._outcomes = {view.tree.outcome(leaf) for leaf in view.tree.terminals()}
+        self._may_begin = True
+        self._floor = (0.0, 0.0)
+        self._walked = 0
         self._frontier = Frontier(session, is_open=self._is_open, band_of=self._band_of)
         self._frontier.refresh(node.id for node in view.tree)
 
@@ -54,11 +60,50 @@ class RunningPhase:
             return self._frontier.again(again, affords=self._ledger.affords)
         return self._frontier.best(affords=self._ledger.affords)
 
+    def begin_wave(self, *, slots: int, standing: int) -> None:
+        """In lockstep: every rollout stands still, and some may be bought before all go on.
+
+        A wave takes its even part of the tokens and slots that are free: one in L, where the
+        rollouts under way are expected to need L more edges as long as their last ones. A
+        wave that begins at the root takes a third.
+
+        Args:
+            slots: expansions that may be added to those in flight.
+            standing: rollouts under way; without any, the root is bought.
+        """
+        waves = _FIRST_OF
+        if standing and self._walked and self._ledger.held_tokens:
+            waves = max(1.0, self._ledger.held_tokens / self._walked)
+        self._walked = 0
+        self._may_begin = not standing
+        kept = 1 - 1 / waves
+        self._floor = (kept * (self.free_tokens or 0), kept * slots)
+        self._frontier.refresh([0])
+
+    def choose_in_wave(self, *, slots: int, elapsed_s: float) -> Choice | None:
+        """The best checkpoint, until the wave has taken its part."""
+        tokens = self.free_tokens
+        least_tokens, least_slots = self._floor
+        if slots <= least_slots or (tokens is not None and tokens <= least_tokens):
+            return None
+        return self.choose(elapsed_s=elapsed_s)
+
     def reserve(self, node_id: NodeId) -> Reservation:
         """Charge a purchase of `node_id`, which the view already counts as pending."""
         reservation = self._ledger.reserve(self._band_of(node_id), room=self._rooms[node_id])
         self._frontier.refresh([node_id])
         return reservation
+
+    def pause(
+        self, reservation: Reservation, path: Sequence[NodeId], *, tokens: int, turns: int
+    ) -> Reservation:
+        """Charge a purchase for the way along `path`, and hold what it will need to end."""
+        held = self._ledger.pause(
+            reservation, self._band_of(path[-1]), tokens=tokens, turns=turns, nodes=len(path) - 1
+        )
+        self._walked += tokens
+        self._frontier.refresh(path)
+        return held
 
     def settle(
         self,
@@ -68,12 +113,21 @@ class RunningPhase:
         *,
         tokens: int,
         turns: int,
+        nodes: int,
         failed: bool,
         cut: bool,
     ) -> None:
-        """Close a purchase that the view no longer counts as pending."""
+        """Close a purchase that the view no longer counts as pending.
+
+        Args:
+            node_id: where it was launched.
+            chain: all its checkpoints.
+            reservation: what it holds.
+            tokens, turns, nodes: since it was launched or last paused.
+            failed, cut: how it ended.
+        """
         self._ledger.settle(
-            reservation, tokens=tokens, turns=turns, nodes=len(chain), failed=failed, cut=cut
+            reservation, tokens=tokens, turns=turns, nodes=nodes, failed=failed, cut=cut
         )
         self._learn_cost(node_id, chain)
         if chain and self._view.tree[chain[-1]].is_terminal:
@@ -107,6 +161,10 @@ class RunningPhase:
         )
 
     def _is_open(self, node_id: NodeId) -> bool:
+        # In lockstep branches join a rollout that is about to go on, or begin anew.
+        begins = node_id == 0 and self._may_begin
+        if self.phase.lockstep and not (begins or self._view.pending_at(node_id)):
+            return False
         return self._rooms.is_forkable(node_id) and self.phase.gate.admits(
             children=len(self._view.tree.children(node_id)),
             pending=self._view.pending_at(node_id),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from focus.errors import LifecycleError
@@ -33,6 +33,8 @@ class Launch:
         extent: most edges to buy; None runs to the end of the episode.
         quota: most tokens to sample, discarded replies included; None is no limit.
         early_stop: when to give it up; None never does.
+        pauses: it stops at its next checkpoint, to be settled as paused.
+        resumes: it was paused at `node` and goes on; no new expansion.
     """
 
     expansion: int
@@ -42,6 +44,8 @@ class Launch:
     extent: int | None = None
     quota: int | None = None
     early_stop: EarlyStop | None = None
+    pauses: bool = False
+    resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,14 @@ class Done:
     """The search is over and nothing is in flight."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Purchase:
-    expansion: int
+    """One in flight: where it was launched, where it stands and what it made on the way."""
+
+    launch: Launch
     node: NodeId
     reservation: Reservation
+    chain: list[NodeId] = field(default_factory=list)
 
 
 class Scheduler:
@@ -78,6 +85,9 @@ class Scheduler:
     and the question asked again. Results are settled when asked for, in launch order, so
     completion order changes time only. (A `wall_s` cap is the one exception: it depends on
     the `elapsed_s` that it is told.)
+
+    A phase in lockstep launches and resumes only while every expansion stands still, so on
+    exactly all results so far; each then runs to its next checkpoint and is settled as paused.
 
     A phase ends when it can buy nothing and nothing is in flight; the next one starts with
     a fresh session, gate and budget. Every launch leaves a `Selection` on the tree.
@@ -113,16 +123,24 @@ class Scheduler:
         self._rooms = Rooms(tree, remaining_tokens)
         self._costs = Costs(root_room=self._rooms[0], total_tokens=search.tokens)
         self._in_flight: deque[_Purchase] = deque()
+        self._paused: deque[_Purchase] = deque()
+        self._wave_is_open = False
         self._awaited: Wait | None = None
         self._running: RunningPhase | None = None
         self._reports: list[PhaseReport] = []
         self._settled_nodes = len(tree)
         self._owed: tuple[NodeId, int] | None = None
+        self._unmoved = 0
 
     @property
     def in_flight(self) -> int:
-        """Expansions launched and not settled."""
-        return len(self._in_flight)
+        """Expansions launched and not settled, those that stand still included."""
+        return len(self._in_flight) + len(self._paused)
+
+    @property
+    def opening(self) -> int:
+        """Launches, from the first, that no result has moved; complete once one was settled."""
+        return max(self._search.opening, self._unmoved)
 
     @property
     def reports(self) -> tuple[PhaseReport, ...]:
@@ -139,16 +157,11 @@ class Scheduler:
             phase = self._running or self._open_phase(elapsed_s)
             if phase is None:
                 return Done()
-            choice = self._sibling(phase, elapsed_s)
-            free = self._search.concurrency - len(self._in_flight)
-            if choice is None and free >= phase.phase.siblings:
-                choice = phase.choose(elapsed_s=elapsed_s)
-                if choice is not None and phase.phase.siblings > 1:
-                    self._owed = (choice.node, phase.phase.siblings - 1)
-            if choice is not None:
-                return self._launch(phase, choice)
+            decide = self._step_together if phase.phase.lockstep else self._step_freely
+            if (launch := decide(phase, elapsed_s)) is not None:
+                return launch
             if self._in_flight:
-                self._awaited = Wait(self._in_flight[0].expansion)
+                self._awaited = Wait(self._in_flight[0].launch.expansion)
             else:
                 self._close_phase(phase, elapsed_s)
         return self._awaited
@@ -162,16 +175,19 @@ class Scheduler:
         turns: int = 0,
         failed: bool = False,
         cut: bool = False,
+        paused: bool = False,
     ) -> None:
         """Take in the result of the awaited expansion.
 
         Args:
             expansion: the one that `next` said to wait for.
             chain: its checkpoints, just attached, in order; a failed one keeps its good ones.
-            tokens: tokens it sampled, those of discarded replies and of a failure included.
-            turns: env turns it took.
+            tokens: tokens it sampled since it was launched or resumed, those of discarded
+                replies and of a failure included.
+            turns: env turns it took meanwhile.
             failed: it ended in an error.
             cut: its quota, its extent or an early stop ended it.
+            paused: it stands at the last of `chain` and will be resumed.
 
         Raises:
             LifecycleError: another expansion is due, or `chain` and `tokens` do not fit
@@ -184,18 +200,61 @@ class Scheduler:
         self._check_result(purchase, chain, tokens, may_be_empty=failed or cut)
         self._in_flight.popleft()
         self._awaited = None
+        self._unmoved = self._unmoved or len(self._tree.selections)
         self._settled_nodes = len(self._tree)
         self._pending[purchase.node] -= 1
-        self.evidence.record(self._tree, chain)
+        purchase.chain += chain
+        if paused:
+            self._pause(purchase, chain, tokens=tokens, turns=turns)
+            return
+        self.evidence.record(self._tree, purchase.chain)
         self._running.settle(
-            purchase.node,
-            chain,
+            purchase.launch.node,
+            purchase.chain,
             purchase.reservation,
             tokens=tokens,
             turns=turns,
+            nodes=len(chain),
             failed=failed,
             cut=cut,
         )
+
+    def _pause(
+        self, purchase: _Purchase, chain: Sequence[NodeId], *, tokens: int, turns: int
+    ) -> None:
+        assert self._running is not None
+        path = [purchase.node, *chain]
+        purchase.node = chain[-1]
+        self._pending[purchase.node] += 1
+        purchase.reservation = self._running.pause(
+            purchase.reservation, path, tokens=tokens, turns=turns
+        )
+        self._paused.append(purchase)
+
+    def _step_freely(self, phase: RunningPhase, elapsed_s: float) -> Launch | None:
+        choice = self._sibling(phase, elapsed_s)
+        free = self._search.concurrency - len(self._in_flight)
+        if choice is None and free >= phase.phase.siblings:
+            choice = phase.choose(elapsed_s=elapsed_s)
+            if choice is not None and phase.phase.siblings > 1:
+                self._owed = (choice.node, phase.phase.siblings - 1)
+        return None if choice is None else self._launch(phase, choice)
+
+    def _step_together(self, phase: RunningPhase, elapsed_s: float) -> Launch | None:
+        """Once all stand still, resume them and launch the branches that join them."""
+        slots = self._search.concurrency - self.in_flight
+        if not self._in_flight:
+            self._wave_is_open = True
+            phase.begin_wave(slots=slots, standing=len(self._paused))
+        if not self._wave_is_open:
+            return None
+        if self._paused:
+            purchase = self._paused.popleft()
+            self._in_flight.append(purchase)
+            return replace(purchase.launch, node=purchase.node, resumes=True)
+        choice = phase.choose_in_wave(slots=slots, elapsed_s=elapsed_s)
+        self._wave_is_open = choice is not None
+        return None if choice is None else self._launch(phase, choice)
 
     def _sibling(self, phase: RunningPhase, elapsed_s: float) -> Choice | None:
         """The next sibling of a purchase under way; None where it is complete or denied."""
@@ -240,8 +299,7 @@ class Scheduler:
         self._tree.selections.append(selection)
         self._pending[choice.node] += 1
         reservation = phase.reserve(choice.node)
-        self._in_flight.append(_Purchase(launch_number, choice.node, reservation))
-        return Launch(
+        launch = Launch(
             expansion=launch_number,
             node=choice.node,
             phase=selection.phase,
@@ -249,12 +307,15 @@ class Scheduler:
             extent=phase.extent,
             quota=reservation.quota,
             early_stop=phase.phase.early_stop,
+            pauses=phase.phase.lockstep,
         )
+        self._in_flight.append(_Purchase(launch, choice.node, reservation))
+        return launch
 
     def _check_result(
         self, purchase: _Purchase, chain: Sequence[NodeId], tokens: int, *, may_be_empty: bool
     ) -> None:
-        where = f"expansion {purchase.expansion} from node {purchase.node}"
+        where = f"expansion {purchase.launch.expansion} from node {purchase.node}"
         if list(chain) != list(range(self._settled_nodes, len(self._tree))):
             raise LifecycleError(
                 f"{where}: chain {list(chain)} is not what was attached since the last one, "

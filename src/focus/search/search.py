@@ -21,6 +21,7 @@ __all__ = ("Edges", "Phase", "Search")
 
 EXPLORE = TokenEntropy(window=8)
 REFINE = ValueRefinement()
+CASCADE = ValueRefinement(gain="preposterior")
 
 _FREE_TO_CHANGE = frozenset({"max_tokens", "stop", "seed"})
 
@@ -52,11 +53,13 @@ class Phase:
             bought them, have different outcomes.
         siblings: branches bought of a checkpoint at once, while it stays eligible and
             affordable; a policy that can samples their first edges in one call.
+        lockstep: rollouts stop at every checkpoint until all have one, and branches are
+            bought there, before it is passed; see `Search.cascade`.
         budget: the caps, as one value; derived.
 
     Raises:
-        ConfigError: the budget or `siblings` buys nothing, or the override changes the
-            sampling law.
+        ConfigError: the budget or `siblings` buys nothing, the override changes the
+            sampling law, or `lockstep` meets an extent, a hard cap or `siblings`.
     """
 
     allocator: Allocator
@@ -73,6 +76,7 @@ class Phase:
     early_stop: EarlyStop | None = None
     until_mixed: bool = False
     siblings: int = 1
+    lockstep: bool = False
     least_tokens: int | None = None
     budget: Budget = field(init=False, repr=False, compare=False)
 
@@ -86,6 +90,11 @@ class Phase:
             _check_override(self.sampling)
         if self.siblings < 1:
             raise ConfigError(f"siblings must be >= 1, got {self.siblings}")
+        if self.lockstep and (self.extent or self.cap == "hard" or self.siblings > 1):
+            raise ConfigError(
+                "a phase in lockstep decides itself how many siblings it asks for, and lets "
+                "rollouts end: it takes no siblings, no extent and no hard cap"
+            )
         object.__setattr__(
             self,
             "budget",
@@ -121,7 +130,8 @@ class Search:
     `concurrency` is part of the algorithm, not a speed setting: launch k is decided on
     exactly the results of launches 0…k−concurrency, whatever finishes first. Siblings are
     bought together, once all of them fit: those from launch k on are decided on exactly the
-    results of 0…k+siblings−1−concurrency.
+    results of 0…k+siblings−1−concurrency. In lockstep every decision sees all results, and
+    `concurrency` bounds the rollouts under way.
 
     Raises:
         ConfigError: there is no phase, `concurrency` < 1, or a phase buys more siblings at
@@ -164,6 +174,8 @@ class Search:
         (4, 8)
         """
         first = self.phases[0]
+        if first.lockstep:
+            return 1
         is_fixed = isinstance(first.allocator, RootOnly) and not first.until_mixed
         fixed = first.attempts if is_fixed else None
         return max(self.concurrency, fixed or 0)
@@ -193,6 +205,24 @@ class Search:
             ),
             concurrency=concurrency,
         )
+
+    @classmethod
+    def cascade(
+        cls, *, tokens: int, concurrency: int = 16, allocator: Allocator = CASCADE
+    ) -> Search:
+        """Rollouts in lockstep that branch where they stand, so that nothing is asked twice.
+
+        All rollouts under way wait at their next checkpoints for each other. Then more are
+        bought of the best-ranked checkpoints, for an even part of the tokens and of the
+        `concurrency` that are free, and all go on: one call per checkpoint. Once all have
+        ended, what is left of the tokens begins anew at the root.
+
+        With the default ranking, values decide where branches grow and outcomes nothing:
+        the branches of a checkpoint are a sample whose size was fixed before.
+        """
+        gate = Concurrency(concurrency)
+        phase = Phase(allocator, tokens=tokens, gate=gate, lockstep=True)
+        return cls((phase,), concurrency=concurrency)
 
     @classmethod
     def flat(cls, rollouts: int, *, concurrency: int = 4) -> Search:

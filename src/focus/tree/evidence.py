@@ -120,7 +120,7 @@ class Evidence:
         chains: dict[int, list[NodeId]] = {}
         for node in tree.edges():
             chains.setdefault(node.incoming.provenance.expansion, []).append(node.id)
-        for chain in chains.values():
+        for chain in sorted(chains.values(), key=lambda chain: chain[-1]):
             evidence.record(tree, chain)
         return evidence
 

@@ -56,8 +56,6 @@ class _Ranking(Session):
         self._visits: dict[NodeId, int] = {}
         self._episodes: dict[NodeId, Stats] = {}
         tips = {node.incoming.provenance.expansion: node.id for node in self._tree.edges()}
-        for node in self._tree.edges():
-            self._add_reward(node.id)
         for tip in tips.values():
             self._visit(tip)
 
@@ -65,25 +63,28 @@ class _Ranking(Session):
         return self._base(node_id) + self._config.explore / (1 + self._visits.get(node_id, 0))
 
     def settled(self, launched_from: NodeId, chain: Sequence[NodeId]) -> Iterable[NodeId]:
-        for node_id in chain:
-            self._add_reward(node_id)
         if not chain or not (self._config.explore or self._config.key == "mean_return"):
             return ()
         return self._visit(chain[-1])
 
     def _base(self, node_id: NodeId) -> float:
         if self._config.key == "reward":
-            return self._rewards[node_id]
+            return self._reward(node_id)
         if self._config.key == "mean_return":
             return self._episodes.get(node_id, Stats()).mean
         value = self._tree[node_id].value
         return INELIGIBLE if value is None else value
 
-    def _add_reward(self, node_id: NodeId) -> None:
-        node = self._tree[node_id]
-        assert node.parent is not None
-        reward = self._tree.header.returns.edge_reward(node.incoming)
-        self._rewards[node_id] = self._rewards[node.parent] + reward
+    def _reward(self, node_id: NodeId) -> float:
+        unknown = []
+        while node_id not in self._rewards:
+            unknown.append(self._tree[node_id])
+            node_id = unknown[-1].parent or 0
+        reward = self._rewards[node_id]
+        for node in reversed(unknown):
+            reward += self._tree.header.returns.edge_reward(node.incoming)
+            self._rewards[node.id] = reward
+        return reward
 
     def _visit(self, tip: NodeId) -> Sequence[NodeId]:
         path = self._tree.path(tip)
