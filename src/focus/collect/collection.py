@@ -28,7 +28,8 @@ class Collection:
         critic: targets for the critic's trainer.
         ledger: tokens, requests, expansions, critic calls.
         packing: how `actor` spreads the tree over samples.
-        opening: launches whose place no result could change (`Search.opening`).
+        opening: launches whose place no result could change (`Search.opening`; in lockstep those
+            of the first wave).
         phases: what each phase of the search bought, and why it ended.
         failures: empty unless collected with ``allow_partial=True``.
     """

@@ -18,6 +18,8 @@ def search_of(settings: TrainSettings) -> Search:
     gate = Concurrency(concurrency)
     if settings.search == "two-phase":
         return Search.two_phase(tokens=tokens, concurrency=concurrency)
+    if settings.search == "cascade":
+        return Search.cascade(tokens=tokens, concurrency=concurrency)
     if settings.search == "flat":
         return Search([Phase(RootOnly(), tokens=tokens, gate=gate)], concurrency=concurrency)
     return Search(
