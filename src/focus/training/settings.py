@@ -148,7 +148,8 @@ class TrainSettings:
         tokens_per_prompt: generation budget of one tree.
         search: ``two-phase``; ``refine``, half the budget for rollouts and half for branches
             where a value is least certain; ``cascade``, rollouts in lockstep that branch there
-            as they go (`concurrency` bounds them, so 16 rather than 4); ``flat``, rollouts from the prompt only.
+            as they go (`concurrency` bounds them, so 16 rather than 4); ``flat``, rollouts from
+            the prompt only.
         credit: ``direct-branch``, or ``lambda``: generalised advantages with λ = `decay`.
         decay: λ in [0, 1]; how far outcomes count rather than the critic.
         concurrency: expansions in flight per tree.
