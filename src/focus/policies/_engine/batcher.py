@@ -243,7 +243,8 @@ class Batcher:
     ) -> dict[int, Draw]:
         laws = [rows[row].law for row in running]
         uniforms = [rows[row].uniforms.random() for row in running]
-        return dict(zip(running, draw(logits[running], laws, uniforms), strict=True))
+        asked = logits if len(running) == len(rows) else logits[running]
+        return dict(zip(running, draw(asked, laws, uniforms), strict=True))
 
     def _accept(self, slot: int, drawn: Draw) -> None:
         """Append a drawn id; a finished reply goes out at once."""

@@ -63,11 +63,9 @@ def draw(logits: torch.Tensor, laws: Sequence[Law], uniforms: Sequence[float]) -
     # A point rounded up to the total would fall past the last id that has any mass.
     last = torch.searchsorted(cumulative, total)
     tokens = torch.minimum(tokens, last).clamp_(max=logits.shape[-1] - 1)
-    chosen = log_probs.gather(-1, tokens)
-    return [
-        Draw(token, log_prob)
-        for token, log_prob in zip(tokens[:, 0].tolist(), chosen[:, 0].tolist(), strict=True)
-    ]
+    # Together, since a GPU is waited for once a copy; float64 holds every id.
+    drawn = torch.cat([tokens.double(), log_probs.gather(-1, tokens)], dim=-1).tolist()
+    return [Draw(int(token), log_prob) for token, log_prob in drawn]
 
 
 def _cut(log_probs: torch.Tensor, laws: Sequence[Law]) -> torch.Tensor:
