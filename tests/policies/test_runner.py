@@ -12,6 +12,7 @@ import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from focus.errors import ConfigError
 from focus.policies._engine.loading import context_limit_of, fuse_norms
@@ -191,6 +192,41 @@ def test_padding_beside_a_row_touches_no_row_that_waits() -> None:
     kept = runner.slots.read(1, 0, 20)
     runner.run(0, [[7]], [20])
     torch.testing.assert_close(runner.slots.read(1, 0, 20), kept)
+
+
+class Waits(TorchDispatchMode):
+    """Operations for which a host waits for its device, so that no CUDA graph can hold them."""
+
+    NAMES = ("aten::lift_fresh", "aten::_local_scalar_dense", "aten::nonzero", "aten::_unique2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function.name() in self.NAMES:
+            self.seen.append(function.name())
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_recorded_step_never_waits_for_the_device(family: str) -> None:
+    steps: list[Callable[[], None]] = []
+
+    def keep(work: Callable[[], None]) -> Callable[[], object]:
+        steps.append(work)
+        work()
+        return work
+
+    Runner(build(family), context_limit=CONTEXT, recording=lambda: keep)
+    with torch.inference_mode(), Waits() as waits:
+        steps[-1]()
+    assert waits.seen == []
+    with Waits() as waits:
+        torch.tensor([1, 2]).sum().item()
+    assert len(waits.seen) == 2
 
 
 def a_recording_that_replays_nothing(work: Callable[[], None]) -> Callable[[], object]:
