@@ -1,5 +1,6 @@
 """Shared by all tests: `--full`, and no surprises from thread pools."""
 
+import gc
 import os
 
 import pytest
@@ -24,6 +25,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "full" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="long; run with --full"))
+
+
+def pytest_collection_finish() -> None:
+    """Over a million objects live as long as the process: no collection visits them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
