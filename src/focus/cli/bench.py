@@ -51,6 +51,7 @@ def overhead(
     Examples:
       focus bench --quick --json figures.json
       focus bench --quick --peers /tmp/others/bin/python
+      focus bench --quick --vllm /tmp/vllm/bin/python
       focus bench learning --task chain-5 --methods grpo,focus --seeds 5 --out results
     """
     if context.invoked_subcommand is not None:
