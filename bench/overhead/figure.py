@@ -17,7 +17,7 @@ class Figure:
         what: what was measured, against what.
         value, unit: the number.
         goal: where it should be.
-        floor: what no implementation can pass.
+        floor: what no implementation can pass; None where nothing bounds it.
         better: ``"lower"`` or ``"higher"``.
     """
 
@@ -26,7 +26,7 @@ class Figure:
     value: float
     unit: str
     goal: float
-    floor: float
+    floor: float | None
     better: str = "lower"
 
     @classmethod

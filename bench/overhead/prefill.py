@@ -156,12 +156,13 @@ class _Measured:
             f"what independent rollouts with these leaves compute ({rollouts} tokens), over that",
             rollouts / self.computed,
             1.0,
+            bound=None,
         )
 
 
-def _share(what: str, value: float, goal: float) -> Figure:
+def _share(what: str, value: float, goal: float, *, bound: float | None = 1.0) -> Figure:
     return Figure(
-        id="P9", what=what, value=value, unit="share", goal=goal, floor=1.0, better="higher"
+        id="P9", what=what, value=value, unit="share", goal=goal, floor=bound, better="higher"
     )
 
 
