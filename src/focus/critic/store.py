@@ -29,7 +29,7 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,6 +171,16 @@ class SnapshotStore:
                 sync_tree(folder, files=self._files)
             with self._workplace.locked():
                 return self._name(folder, facts, files, make_current=make_current)
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Inside nobody publishes, so the newest version and the pointer belong together.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        with self._workplace.locked():
+            yield
 
     def current(self) -> Snapshot | None:
         """The version that collectors take; None before the first one.

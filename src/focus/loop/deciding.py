@@ -100,9 +100,14 @@ class Decider:
         return Decision(self._with_critic(round, snapshot, found, url))
 
     def _candidate(self) -> Snapshot | None:
-        """The current version; the newest one in the moment before it is made current."""
-        versions = self._store.versions()
-        return self._store.current() or (self._store.manifest(versions[-1]) if versions else None)
+        """The current version, or the newest one where none was made current.
+
+        A version is there a moment before it is made current: whoever is at it ends first.
+        """
+        if not self._store.versions():
+            return None
+        with self._store.undisturbed():
+            return self._store.current() or self._store.manifest(self._store.versions()[-1])
 
     def _without_critic(self, round: int, url: str) -> RoundTag:
         return RoundTag(
