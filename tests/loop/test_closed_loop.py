@@ -96,6 +96,7 @@ def drilled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.xdist_group("drill")
 def test_five_deaths_lose_nothing_and_repeat_nothing(drilled: Path) -> None:
     found = audit(drilled)
     assert found.wrong == ()
@@ -141,6 +142,8 @@ TAMPERED = {
 }
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.xdist_group("drill")
 @pytest.mark.parametrize("kind", TAMPERED)
 def test_the_audit_finds_what_it_looks_for(drilled: Path, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "loop"

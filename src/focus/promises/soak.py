@@ -98,14 +98,14 @@ async def soak(seconds: float, stand: Stand) -> list[Sighting]:
 
     The first sighting is from before they were opened, the last from after they were closed.
     """
-    started = time.monotonic()
-    seen = [_sighting(started, 0)]
+    seen = [_sighting(time.monotonic(), 0)]
     numbers = itertools.count()
     critic = faulty_critic(share=0.01, deadline_s=0.3)
     async with (
         ChaosServer(Mix(seed=5)) as server,
         SGLangPolicy(server.url, tokenizer=NonceTokenizer()) as policy,
     ):
+        started = time.monotonic()
         while (elapsed := time.monotonic() - started) < seconds:
             until = started + min(seconds, elapsed + seconds / _SIGHTINGS)
             async with anyio.create_task_group() as group:
@@ -134,7 +134,9 @@ def _holds_more(one: Sighting, before: Sighting) -> bool:
 async def _collect_until(
     until: float, policy: SGLangPolicy, critic: Critic, numbers: itertools.count[int]
 ) -> None:
-    while time.monotonic() < until:
+    """One tree at least, however late it is."""
+    number = -1
+    while number < 0 or time.monotonic() < until:
         number = next(numbers)
         services = ExecutionServices(AdmissionPool(4))
         execution = Execution(

@@ -124,10 +124,23 @@ class Loopback:
                 self.arrived.set()
                 if not await _answer(await self._handler(ask), reader, writer):
                     return
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client or the test went away
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client went away
+        except asyncio.CancelledError:  # the test did
+            writer.transport.abort()
         finally:
-            writer.close()
+            await _closed(writer)
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    """Close it for good: a transport that its loop outlives is never closed."""
+    writer.close()
+    try:
+        await writer.wait_closed()
+    except ConnectionError:
+        pass
+    except asyncio.CancelledError:
+        writer.transport.abort()
 
 
 async def _answer(
