@@ -6,17 +6,14 @@ python -m bench.overhead --quick --json FILE [--peers PYTHON] [--vllm PYTHON]
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import sys
 from collections.abc import Iterator
-from datetime import date
 from itertools import chain
 from pathlib import Path
 
 from bench.overhead.conversion import conversion_figures
-from bench.overhead.figure import Figure
+from bench.overhead.figure import Figure, write_figures
 from bench.overhead.growth import growth_figures
 from bench.overhead.packing import packing_figures
 from bench.overhead.peers import peer_figures
@@ -42,21 +39,9 @@ def main() -> int:
     figures = list(_measured(options.peers, options.vllm, quick=options.quick))
     Console().print(table(figures))
     if options.json is not None:
-        told = facts("Overhead and limits", "focus bench --quick --json=figures.json")
-        listed = {**told, "figures": [figure.to_dict() for figure in figures]}
-        options.json.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
+        command = "focus bench --quick --json=figures.json"
+        write_figures(options.json, figures, what="Overhead and limits", command=command)
     return 0
-
-
-def facts(what: str, command: str) -> dict[str, str]:
-    """What was run, when and where, for whoever reads the file later."""
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return {
-        "what": what,
-        "date": date.today().isoformat(),
-        "machine": f"{machine}, Python {platform.python_version()}",
-        "command": command,
-    }
 
 
 def _measured(peers: str, vllm: str | None, *, quick: bool) -> Iterator[Figure]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
 from typing import Any
 
-__all__ = ("Figure",)
+__all__ = ("Figure", "write_figures")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,3 +46,16 @@ class Figure:
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "met": self.met}
+
+
+def write_figures(path: Path, figures: Sequence[Figure], *, what: str, command: str) -> None:
+    """The figures as JSON, with what was run, when and where, for whoever reads them later."""
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    told = {
+        "what": what,
+        "date": date.today().isoformat(),
+        "machine": f"{machine}, Python {platform.python_version()}",
+        "command": command,
+        "figures": [figure.to_dict() for figure in figures],
+    }
+    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

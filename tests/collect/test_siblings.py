@@ -332,8 +332,10 @@ async def test_cancelling_leaves_no_permit_behind(turns: int) -> None:
     assert pool.statistics.in_use == pool.statistics.waiting == 0
 
 
-async def test_a_journal_answers_for_some_and_the_rest_ask(tmp_path: Path) -> None:
-    honest = await collected(Grouped(scripted()), FIXED)
+@pytest.mark.parametrize("name", ["fixed", "cascade"])
+async def test_a_journal_answers_for_some_and_the_rest_ask(name: str, tmp_path: Path) -> None:
+    search = SEARCHES[name]
+    honest = await collected(Grouped(scripted()), search)
 
     class Stopping(Grouped):
         """Ends the tree once a few shared calls were answered."""
@@ -347,9 +349,9 @@ async def test_a_journal_answers_for_some_and_the_rest_ask(tmp_path: Path) -> No
             return [first, *(FatalError("stopped") for _ in asks[1:])]
 
     with pytest.raises(CollectionFailed):
-        await collected(Stopping(scripted()), FIXED, journal=Journal(tmp_path))
+        await collected(Stopping(scripted()), search, journal=Journal(tmp_path))
     policy = Grouped(scripted())
-    found = await collected(policy, FIXED, journal=Journal(tmp_path))
+    found = await collected(policy, search, journal=Journal(tmp_path))
     assert tokens(found) == tokens(honest)
     assert sum(policy.calls) < honest.ledger.requests_sent
     assert found.ledger.balances

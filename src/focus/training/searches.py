@@ -13,6 +13,8 @@ def search_of(settings: TrainSettings) -> Search:
 
     >>> search_of(TrainSettings(search="flat", tokens_per_prompt=320)).tokens
     320
+    >>> search_of(TrainSettings(search="cascade")).phases[0].lockstep
+    True
     """
     tokens, concurrency = settings.tokens_per_prompt, settings.concurrency
     gate = Concurrency(concurrency)
