@@ -60,51 +60,43 @@ class _Clock:
     """The alarms of one loop, under one timer: most deadlines are far, and never met.
 
     The timer stands at the earliest deadline that was set since it last went off, so setting
-    an alarm and taking it off cost no more than a set does. Without alarms there is no timer,
-    and nothing that would keep the loop.
+    an alarm and taking it off cost no more than a set does. The clock knows no timer that it
+    set, and so keeps no loop: one that goes off when another is due is out of date.
     """
 
     def __init__(self) -> None:
-        self._alarms: set[_Alarm] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._next = math.inf
+        self.alarms: set[_Alarm] = set()
+        self.next = math.inf
 
-    def set(self, task: asyncio.Task[Any], deadline_s: float) -> _Alarm:
-        alarm = _Alarm(task, task.get_loop().time() + deadline_s)
-        self._alarms.add(alarm)
-        if alarm.due < self._next:
-            self._wait_until(alarm.due, task.get_loop())
-        return alarm
+    def wait_until(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Go off at `due`, which is before all that was waited for."""
+        self.next = due
+        if due < math.inf:
+            loop.call_at(due, self._look, due, loop)
 
-    def take_off(self, alarm: _Alarm) -> None:
-        self._alarms.discard(alarm)
-        if not self._alarms:
-            self._wait_until(math.inf, alarm.task.get_loop())
-        for _ in range(alarm.rang):
-            alarm.task.uncancel()
-
-    def _wait_until(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._next = due
-        self._timer = None if due == math.inf else loop.call_at(due, self._look, loop)
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _look(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
+        if due != self.next:
+            return
         now = loop.time()
-        for alarm in tuple(self._alarms):
+        for alarm in tuple(self.alarms):
             if alarm.due <= now:
                 alarm.ring(now)
-        self._timer = None
-        self._wait_until(min((alarm.due for alarm in self._alarms), default=math.inf), loop)
+        self.wait_until(min((alarm.due for alarm in self.alarms), default=math.inf), loop)
 
 
 _clocks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Clock] = weakref.WeakKeyDictionary()
 
 
+_latest: tuple[Callable[[], asyncio.AbstractEventLoop | None], _Clock] = (lambda: None, _Clock())
+
+
 def _clock_of(loop: asyncio.AbstractEventLoop) -> _Clock:
-    clock = _clocks.get(loop)
-    if clock is None:
-        clock = _clocks[loop] = _Clock()
+    """The loop's own clock; the one asked for last is found at once."""
+    global _latest
+    known, clock = _latest
+    if known() is not loop:
+        clock = _clocks.setdefault(loop, _Clock())
+        _latest = weakref.ref(loop), clock
     return clock
 
 
@@ -126,11 +118,15 @@ async def within(
         stray: what to raise for a CancelledError that nobody sent to this task; see
             `stray_cancellation`.
     """
-    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task(loop)
     assert task is not None, "foreign code is awaited in a task"
     before = task.cancelling()
-    clock = _clock_of(task.get_loop())
-    alarm = clock.set(task, deadline_s)
+    clock = _clock_of(loop)
+    alarm = _Alarm(task, loop.time() + deadline_s)
+    clock.alarms.add(alarm)
+    if alarm.due < clock.next:
+        clock.wait_until(alarm.due, loop)
     try:
         return await call()
     except asyncio.CancelledError as error:
@@ -140,7 +136,9 @@ async def within(
             raise late() from None
         raise stray() from error
     finally:
-        clock.take_off(alarm)
+        clock.alarms.discard(alarm)
+        for _ in range(alarm.rang):
+            task.uncancel()
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
@@ -200,11 +198,19 @@ class Crew:
             task.cancel()
 
     def cancel(self) -> None:
-        """Cancel all tasks, and tell the owner."""
-        self.is_cancelled = True
+        """Cancel all tasks, and tell the owner.
+
+        A task that was answered in this very turn of the loop takes its answer first: what was
+        sampled, or failed, is in the books.
+        """
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            asyncio.get_running_loop().call_soon(self._cancel_tasks)
+            self.tell()
+
+    def _cancel_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self.tell()
 
     def tell(self) -> None:
         """Wake the owner, if it waits for `news`."""
@@ -225,8 +231,9 @@ class Crew:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self.is_cancelled:
-            self.cancel()
+        if kind is GeneratorExit:  # thrown away with its loop: nothing can be awaited any more
+            return
+        self.cancel()
         cancelled = await self._all_ended()
         if self._error is not None:
             raise self._error

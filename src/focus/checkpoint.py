@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from focus._values import filled
 from focus.errors import ConfigError
 from focus.tokens import TokenChain
 
@@ -25,14 +26,14 @@ class Allowance:
     turns: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("tokens", "turns"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(f"allowance: {name} must be >= 0, got {value}")
+        if self.tokens is not None and self.tokens < 0:
+            raise ConfigError(f"allowance: tokens must be >= 0, got {self.tokens}")
+        if self.turns is not None and self.turns < 0:
+            raise ConfigError(f"allowance: turns must be >= 0, got {self.turns}")
 
     def after(self, *, tokens: int = 0, turns: int = 0) -> Allowance:
         """What is left once `tokens` and `turns` are used; never below zero."""
-        return Allowance(
+        return _allowance(
             tokens=None if self.tokens is None else max(0, self.tokens - tokens),
             turns=None if self.turns is None else max(0, self.turns - turns),
         )
@@ -40,6 +41,9 @@ class Allowance:
     @property
     def is_spent(self) -> bool:
         return self.tokens == 0 or self.turns == 0
+
+
+_allowance = filled(Allowance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,13 @@ import hashlib
 import math
 from dataclasses import dataclass
 
+from focus._values import filled
 from focus.errors import ConfigError
 
 __all__ = ("Sampling", "derive_seed")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """Sampling settings; ``None`` means "leave alone".
 
@@ -45,10 +46,10 @@ class Sampling:
             raise ConfigError(f"temperature must be finite and >= 0, got {self.temperature}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ConfigError(f"top_p must lie in (0, 1], got {self.top_p}")
-        for name in ("top_k", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be >= 1, got {value}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError(f"top_k must be >= 1, got {self.top_k}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ConfigError(f"max_tokens must be >= 1, got {self.max_tokens}")
 
     def merged(self, override: Sampling | None) -> Sampling:
         """These settings with every value that `override` sets."""
@@ -63,7 +64,7 @@ class Sampling:
 
     def bounded(self, max_tokens: int, seed: int | None) -> Sampling:
         """These settings for one request of at most `max_tokens` ids, with a seed of its own."""
-        return Sampling(
+        return _sampling(
             temperature=self.temperature,
             top_p=self.top_p,
             top_k=self.top_k,
@@ -80,6 +81,9 @@ class Sampling:
             1.0 if self.top_p is None else self.top_p,
             self.top_k,
         )
+
+
+_sampling = filled(Sampling)
 
 
 def derive_seed(base: int, *names: object) -> int:

@@ -87,7 +87,7 @@ class TokenChain:
         self.own: TokenIds = tuple(own)
         self.parent: TokenChain | None = parent
         self.log_probs: LogProbs | None = log_probs
-        self._length = len(self.own) + (len(parent) if parent is not None else 0)
+        self._length: int = len(self.own) + (0 if parent is None else parent._length)
 
     def __len__(self) -> int:
         return self._length
@@ -119,11 +119,14 @@ class TokenChain:
         """
         links = []
         link: TokenChain | None = self
-        while link is not None and len(link) > start:
+        while link is not None and link._length > start:
             links.append(link.own)
             link = link.parent
-        before = 0 if link is None else len(link)
-        return tuple(chain.from_iterable(reversed(links)))[start - before :]
+        start -= 0 if link is None else link._length
+        ids: list[int] = []
+        for own in reversed(links):
+            ids += own
+        return tuple(ids[start:] if start else ids)
 
     def sampled_log_probs(self) -> LogProbs:
         """Log-probs of the sampled tokens, in order; other tokens have none.

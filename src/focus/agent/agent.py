@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from focus._values import filled
 from focus.agent.compaction import Compactor
 from focus.agent.env import Env, Held, released_on_failure
 from focus.agent.env_calls import ask, naming, number
@@ -27,6 +28,8 @@ from focus.tokens import TokenChain
 from focus.tree import Edge, Provenance
 
 __all__ = ("Agent",)
+
+_edge, _provenance = filled(Edge), filled(Provenance)
 
 
 class Agent:
@@ -176,7 +179,7 @@ class Agent:
         room = self.room(checkpoint)
         return room if self.compactor is None or room == 0 else checkpoint.allowance.tokens
 
-    async def advance(
+    def advance(
         self,
         checkpoint: Checkpoint,
         env: Env,
@@ -184,7 +187,7 @@ class Agent:
         place: RequestPlace,
         sampling: Sampling | None = None,
         most_tokens: int | None = None,
-    ) -> Step:
+    ) -> Coroutine[Any, Any, Step]:
         """Sample one edge from `checkpoint` and let the environment answer.
 
         When the edge leaves no room for one more token, `env.finish` decides the outcome
@@ -200,15 +203,14 @@ class Agent:
             EnvError: the environment raised or gave an unusable reward.
         """
         effective = self._effective(checkpoint, place, sampling, most_tokens)
-        sample = partial(self._sampled, checkpoint, env, sampling=effective)
         if self._recall is None:
-            return await sample(place)
-        return await self._recall.step(
+            return self._sampled(checkpoint, env, place, sampling=effective)
+        return self._recall.step(
             checkpoint,
             env,
             place,
             asked=asked(checkpoint.context.ids(), effective, version=place.version),
-            sample=sample,
+            sample=partial(self._sampled, checkpoint, env, sampling=effective),
             settle=partial(self._settled, checkpoint, env),
         )
 
@@ -247,9 +249,9 @@ class Agent:
 
     def _step(self, outcome: Outcome, reply: Reply, place: RequestPlace) -> Step:
         generation = reply.generation
-        edge = Edge(
+        edge = _edge(
             spans=outcome.spans,
-            provenance=Provenance(
+            provenance=_provenance(
                 expansion=place.expansion,
                 index=place.index,
                 phase=place.phase,
@@ -280,13 +282,15 @@ class Agent:
     ) -> Sampling:
         sampling = self.sampling.merged(override)
         in_fold = checkpoint.fold is not None and self.compactor is not None
-        limits = (
+        most = self.room(checkpoint)
+        for limit in (
             sampling.max_tokens,
             self.compactor.reply_tokens if in_fold and self.compactor else None,
             self.parser.tokens_from(len(checkpoint.context)),
-            self.room(checkpoint),
             most_tokens,
-        )
-        known = [limit for limit in limits if limit is not None]
+        ):
+            if limit is not None and (most is None or limit < most):
+                most = limit
+        assert most is not None, "an agent's replies are bounded"
         seed = None if sampling.seed is None else derive_seed(sampling.seed, place.name)
-        return sampling.bounded(min(known), seed)
+        return sampling.bounded(most, seed)

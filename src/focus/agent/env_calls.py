@@ -103,6 +103,8 @@ def check_result(generation: Generation, result: StepResult, *, where: str) -> N
 
 def number(value: Any, name: str, *, where: str) -> float:
     """A finite float from an environment's number; None and NaN are errors, not zero."""
+    if type(value) is float and math.isfinite(value):
+        return value
     try:
         found = float(value)
     except (TypeError, ValueError) as error:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import threading
-from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -288,7 +287,7 @@ def _counts(values: Fields) -> RequestCounts:
         discarded_tokens=values.integer("discarded_tokens"),
         prompt_tokens=values.integer("prompt_tokens"),
         cached_tokens=values.optional_integer("cached_tokens"),
-        faults=Counter({name: faults.integer(name) for name in faults.names()}),
+        faults={name: faults.integer(name) for name in faults.names()},
     )
     values.done()
     return counts

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from focus._values import filled
 from focus.agent.env import SegmentAction
 from focus.errors import ConfigError
 from focus.tokens import FinishReason, Generation
 
 __all__ = ("Parser", "Segments")
+
+_action = filled(SegmentAction)
 
 
 class Parser(Protocol):
@@ -89,4 +92,4 @@ class Segments:
 
     def action(self, generation: Generation, text: str) -> SegmentAction:
         finished = generation.finish is FinishReason.STOP
-        return SegmentAction(ids=generation.ids, finished=finished, text=text)
+        return _action(generation.ids, finished, text)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from focus._values import filled
 from focus.agent.compaction import NO_MORE_CALLS, Compactor
 from focus.agent.env import Env, Held
 from focus.agent.env_calls import ask_outcome, check_result, take_step
@@ -20,8 +22,10 @@ from focus.tokens import FinishReason, Generation, Span, TokenChain, TokenIds
 
 __all__ = ("Outcome", "Settler")
 
+_checkpoint, _span = filled(Checkpoint), filled(Span)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(slots=True, kw_only=True)
 class Outcome:
     """A settled reply.
 
@@ -45,7 +49,7 @@ class Outcome:
     rebased: TokenIds | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reply:
     """One accepted reply where it was sampled."""
 
@@ -60,7 +64,7 @@ class _Reply:
 
     @property
     def span(self) -> Span:
-        return Span(self.generation.ids, self.generation.log_probs)
+        return _span(self.generation.ids, self.generation.log_probs)
 
     @property
     def is_whole(self) -> bool:
@@ -90,25 +94,24 @@ class Settler:
 
     def room(self, checkpoint: Checkpoint) -> int | None:
         """Tokens that the next reply may hold: allowance and context; None: no limit."""
-        limits = []
-        if checkpoint.allowance.tokens is not None:
-            limits.append(checkpoint.allowance.tokens)
+        left = checkpoint.allowance
+        limits = [] if left.tokens is None else [left.tokens]
         if self._policy.context_limit is not None:
             limits.append(max(0, self._policy.context_limit - len(checkpoint.context)))
-        if checkpoint.allowance.turns == 0:
+        if left.turns == 0:
             limits.append(0)
         return min(limits) if limits else None
 
-    async def settle(
+    def settle(
         self, before: Checkpoint, env: Env, generation: Generation, held: Held, *, where: str
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """The outcome of a reply to `before`; `held` gets what a failure must release."""
         reply = _Reply(before, generation, env, where)
         if before.fold is not None:
-            return await self._fold(reply, before.fold, held)
+            return self._fold(reply, before.fold, held)
         if isinstance(self._parser, Turns) and not reply.is_whole:
-            return await self._unfinished(reply)
-        return await self._step(reply, held)
+            return self._unfinished(reply)
+        return self._step(reply, held)
 
     async def _step(self, reply: _Reply, held: Held) -> Outcome:
         """A whole action: the environment answers it."""
@@ -123,7 +126,7 @@ class Settler:
         result = await take_step(
             reply.env, before, action, held, where=reply.where, deadline_s=self._deadline_s
         )
-        after = Checkpoint(
+        after = _checkpoint(
             context=written,
             prompt_length=before.prompt_length,
             state=result.state,

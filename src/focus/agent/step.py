@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from focus.checkpoint import Checkpoint
 from focus.execution import RequestCounts, Together
@@ -17,7 +17,7 @@ def request_name(tree: str, expansion: int, index: int) -> str:
     return f"{tree}/{expansion}/{index}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RequestPlace:
     """Where in a collection an edge is sampled; fixes its request name and seed.
 
@@ -27,6 +27,7 @@ class RequestPlace:
         expansion, index, phase: as in :class:`focus.tree.Provenance`.
         counts: the collection's request books.
         together: carries the first try of this edge's request, with those of siblings.
+        name: of its request; derived.
     """
 
     tree: str
@@ -36,13 +37,13 @@ class RequestPlace:
     phase: int
     counts: RequestCounts
     together: Together | None = None
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return request_name(self.tree, self.expansion, self.index)
+    def __post_init__(self) -> None:
+        self.name = request_name(self.tree, self.expansion, self.index)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Step:
     """One settled edge and the checkpoint it leads to.
 

@@ -221,7 +221,9 @@ class Driver:
             self._ask_value(tree, expansion)
             spent = launch.quota is not None and expansion.tokens >= launch.quota
             ended = spent or len(expansion.steps) == launch.extent
-            if ended or await self._gives_up(expansion, checkpoint):
+            if ended or (
+                launch.early_stop is not None and await self._gives_up(expansion, checkpoint)
+            ):
                 expansion.is_cut = True
                 return
             if launch.pauses:

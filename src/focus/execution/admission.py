@@ -86,6 +86,8 @@ class AdmissionPool:
 
         A pool that is not full learns nothing from an answer, and stays as it is.
         """
+        if self._in_use + 1 <= self._limit:
+            return
         with self._lock:
             if self._in_use + 1 <= self._limit:
                 return
@@ -98,7 +100,7 @@ class AdmissionPool:
             self._in_use += 1
             if self._peak < self._in_use:
                 self._peak = self._in_use
-        self._release()
+        self.release()
 
     def permit(self) -> _Permit:
         """Hold one permit inside the block: ``async with pool.permit():``.
@@ -117,9 +119,20 @@ class AdmissionPool:
         for waiter in waiters:
             _wake(waiter, LifecycleError("the admission pool was closed"))
 
-    async def _acquire(self) -> None:
-        if self._take_or_queue(None):
-            return
+    def try_acquire(self) -> bool:
+        """Take a permit, to be released; False where none is free or others wait for one.
+
+        Raises:
+            LifecycleError: the pool is closed.
+        """
+        return self._take_or_queue(None)
+
+    async def acquire(self) -> None:
+        """Take a permit, to be released, once it is this caller's turn.
+
+        Raises:
+            LifecycleError: the pool is closed.
+        """
         loop = asyncio.get_running_loop()
         waiter = _Waiter(loop, loop.create_future())
         if self._take_or_queue(waiter):
@@ -129,6 +142,18 @@ class AdmissionPool:
         except BaseException:  # cancelled, the pool closed, or the coroutine thrown away
             self._withdraw(waiter)
             raise
+
+    def release(self) -> None:
+        """Hand the permit to the first in line whose loop still runs, or put it back."""
+        while True:
+            with self._lock:
+                if not self._waiters or self._in_use > self._limit:
+                    self._in_use -= 1
+                    return
+                waiter = self._waiters.popleft()
+                waiter.granted = True
+            if _wake(waiter):
+                return
 
     def _take_or_queue(self, waiter: _Waiter | None) -> bool:
         """Take a free permit (there is none while somebody waits), or put `waiter` in line."""
@@ -151,19 +176,7 @@ class AdmissionPool:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
                 return
-        self._release()
-
-    def _release(self) -> None:
-        """Hand the permit to the first in line whose loop still runs, or put it back."""
-        while True:
-            with self._lock:
-                if not self._waiters or self._in_use > self._limit:
-                    self._in_use -= 1
-                    return
-                waiter = self._waiters.popleft()
-                waiter.granted = True
-            if _wake(waiter):
-                return
+        self.release()
 
 
 class _Permit:
@@ -175,7 +188,8 @@ class _Permit:
         self._pool = pool
 
     async def __aenter__(self) -> None:
-        await self._pool._acquire()
+        if not self._pool.try_acquire():
+            await self._pool.acquire()
 
     async def __aexit__(
         self,
@@ -183,7 +197,7 @@ class _Permit:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._pool._release()
+        self._pool.release()
 
 
 def _wake(waiter: _Waiter, error: Exception | None = None) -> bool:

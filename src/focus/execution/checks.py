@@ -14,6 +14,8 @@ __all__ = ("LOG_PROB_SLACK", "check_generation", "check_shape")
 LOG_PROB_SLACK = 1e-6
 """Largest log-prob accepted above 0, for servers that round."""
 
+_INT, _FLOAT = {int}, {float}
+
 
 def check_shape(reply: Any) -> None:
     """Refuse what is no reply at all, before any field of it is read.
@@ -24,17 +26,20 @@ def check_shape(reply: Any) -> None:
     if not isinstance(reply, Generation):
         raise CorruptReply(f"the policy returned {type(reply).__name__}, not a Generation")
     cached = reply.cached_tokens
-    is_sound = {
-        "ids": type(reply.ids) is tuple,
-        "log_probs": type(reply.log_probs) is tuple,
-        "finish": isinstance(reply.finish, FinishReason),
-        "version": isinstance(reply.version, str),
-        "cached_tokens": cached is None or (type(cached) is int and cached >= 0),
-    }
-    for name, sound in is_sound.items():
-        if not sound:
-            text = repr(getattr(reply, name))[:100]
-            raise CorruptReply(f"{name} of the reply is {text}", request_id=reply.request_id)
+    if type(reply.ids) is not tuple:
+        name = "ids"
+    elif type(reply.log_probs) is not tuple:
+        name = "log_probs"
+    elif type(reply.finish) is not FinishReason:
+        name = "finish"
+    elif not isinstance(reply.version, str):
+        name = "version"
+    elif cached is not None and not (type(cached) is int and cached >= 0):
+        name = "cached_tokens"
+    else:
+        return
+    text = repr(getattr(reply, name))[:100]
+    raise CorruptReply(f"{name} of the reply is {text}", request_id=reply.request_id)
 
 
 def check_generation(
@@ -76,6 +81,11 @@ def _count_fault(reply: Generation, sampling: Sampling) -> str | None:
 
 
 def _id_fault(reply: Generation, vocab_size: int | None) -> str | None:
+    """The first id that is none; they are looked at together first, which takes a fraction."""
+    ids = reply.ids
+    are_ids = set(map(type, ids)) == _INT and min(ids) >= 0
+    if are_ids and (vocab_size is None or max(ids) < vocab_size):
+        return None
     for position, token in enumerate(reply.ids):
         if type(token) is not int or token < 0:
             return f"id {token!r} at position {position} is not a token id"
@@ -85,6 +95,14 @@ def _id_fault(reply: Generation, vocab_size: int | None) -> str | None:
 
 
 def _log_prob_fault(reply: Generation) -> str | None:
+    """The first log-prob that is none; they are looked at together first.
+
+    A finite sum has finite terms.
+    """
+    values = reply.log_probs
+    are_finite = set(map(type, values)) == _FLOAT and math.isfinite(sum(values))
+    if are_finite and max(values) <= LOG_PROB_SLACK:
+        return None
     for position, value in enumerate(reply.log_probs):
         if type(value) is not float or not math.isfinite(value) or value > LOG_PROB_SLACK:
             return f"log-prob {value!r} at position {position}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from focus.errors import RequestError, TransientError
@@ -33,14 +32,14 @@ class RequestCounts:
     discarded_tokens: int = 0
     prompt_tokens: int = 0
     cached_tokens: int | None = 0
-    faults: Counter[str] = field(default_factory=Counter)
+    faults: dict[str, int] = field(default_factory=dict)
 
     def fail(self, error: RequestError) -> None:
         """Close one try that ended in `error`."""
         is_late = isinstance(error, TransientError) and error.is_late
         self.late += is_late
         self.failed += not is_late
-        self.faults[type(error).__name__] += 1
+        self._count_faults(type(error).__name__, 1)
 
     def add(self, other: RequestCounts) -> None:
         """Take in another book."""
@@ -51,11 +50,15 @@ class RequestCounts:
         self.cancelled += other.cancelled
         self.late += other.late
         self.discarded_tokens += other.discarded_tokens
-        self.faults.update(other.faults)
+        for kind, count in other.faults.items():
+            self._count_faults(kind, count)
         self.count_prompt(other.prompt_tokens, other.cached_tokens)
+
+    def _count_faults(self, kind: str, count: int) -> None:
+        self.faults[kind] = self.faults.get(kind, 0) + count
 
     def count_prompt(self, prompt: int, cached: int | None) -> None:
         """Add one reply's prompt to the books."""
         self.prompt_tokens += prompt
-        known = self.cached_tokens is not None and cached is not None
-        self.cached_tokens = (self.cached_tokens or 0) + (cached or 0) if known else None
+        if self.cached_tokens is not None:
+            self.cached_tokens = None if cached is None else self.cached_tokens + cached

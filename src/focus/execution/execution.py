@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Coroutine, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
+
+import anyio
 
 from focus._cancellation import within
 from focus.errors import Aborted, ConfigError, CorruptReply, RequestError, TransientError
@@ -18,21 +21,48 @@ from focus.execution.spans import Tracer, describe_reply, request_span
 from focus.execution.together import Member, Together
 from focus.policies.base import Ask, Grouping, Policy, Refreshable, RequestTag
 from focus.policies.faults import classify_exception
-from focus.policies.retry import RetryPolicy, persist
+from focus.policies.retry import RetryPolicy, name_of_try, persist
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
 
 __all__ = ("Execution", "Reply")
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """An accepted generation and the tries it took."""
 
     generation: Generation
     tries: int
+
+
+@dataclass(slots=True)
+class _Request:
+    """One try, and whose books it stands in."""
+
+    policy: Policy
+    prefix: TokenIds
+    sampling: Sampling
+    tag: RequestTag
+    version: str
+    counts: RequestCounts
+
+    def send(self) -> Awaitable[Generation]:
+        return self.policy.generate(self.prefix, self.sampling, tag=self.tag)
+
+    def check(self, generation: Generation) -> None:
+        """Count a reply that arrived in form, and refuse it unless it is what was asked for."""
+        self.counts.count_prompt(len(self.prefix), generation.cached_tokens)
+        try:
+            check_generation(
+                generation,
+                self.sampling,
+                version=self.version,
+                vocab_size=self.policy.vocab_size,
+            )
+        except RequestError:
+            self.counts.discarded_tokens += len(generation.ids)
+            raise
 
 
 @dataclass(kw_only=True)
@@ -100,20 +130,23 @@ class Execution:
             together: carries the first try, with those of siblings, where the policy can.
         """
         group = together if together is not None and _can_share(policy) else None
-
-        async def attempt(request: str) -> Generation:
-            nonlocal group
-            ask, shared = Ask(sampling, RequestTag(request, tree)), group
+        started, tries = time.monotonic(), 0
+        while True:
+            tries += 1
+            tag = RequestTag(name_of_try(name, tries), tree)
+            request = _Request(policy, prefix, sampling, tag, version, counts)
+            try:
+                if self.tracer is None:
+                    return Reply(await self._tried(request, name, group), tries)
+                with request_span(self.tracer, tag, prefix, sampling) as span:
+                    generation = await self._tried(request, name, group)
+                    describe_reply(span, generation)
+                return Reply(generation, tries)
+            except Exception as error:
+                elapsed_s = time.monotonic() - started
+                pause_s = self.retry.after(error, tries, name=name, elapsed_s=elapsed_s)
             group = None
-            if self.tracer is None:
-                return await self._try(policy, prefix, ask, name, version, counts, shared)
-            with request_span(self.tracer, RequestTag(request, tree), prefix, sampling) as span:
-                generation = await self._try(policy, prefix, ask, name, version, counts, shared)
-                describe_reply(span, generation)
-            return generation
-
-        generation, tries = await persist(attempt, retry=self.retry, name=name)
-        return Reply(generation, tries)
+            await anyio.sleep(pause_s)
 
     async def refresh(self, policy: Policy, *, name: str) -> None:
         """Let a policy that is served elsewhere read which weights it stands for now.
@@ -130,82 +163,63 @@ class Execution:
 
         async def attempt(request: str) -> None:
             async with self.shared.pool.permit():
-                await self._limited(
-                    remote.refresh, late="no answer", stray="the policy's own refresh was cancelled"
+                await within(
+                    self.deadline_s,
+                    remote.refresh,
+                    late=lambda: self._late("no answer"),
+                    stray=lambda: Aborted("the policy's own refresh was cancelled"),
                 )
 
         await persist(attempt, retry=self.retry, name=name)
 
-    async def _try(
-        self,
-        policy: Policy,
-        prefix: TokenIds,
-        ask: Ask,
-        name: str,
-        version: str,
-        counts: RequestCounts,
-        together: Together | None,
-    ) -> Generation:
-        if together is None:
-            generation = await self._alone(policy, prefix, ask, counts)
-        else:
-            generation = await self._among_siblings(policy, prefix, ask, name, counts, together)
-        counts.count_prompt(len(prefix), generation.cached_tokens)
+    def _tried(
+        self, request: _Request, name: str, together: Together | None
+    ) -> Coroutine[Any, Any, Generation]:
+        return self._alone(request) if together is None else self._shared(request, name, together)
+
+    async def _alone(self, request: _Request) -> Generation:
+        """One try with a call of its own."""
+        counts, pool = request.counts, self.shared.pool
+        if not pool.try_acquire():
+            await pool.acquire()
         try:
-            check_generation(
-                generation, ask.sampling, version=version, vocab_size=policy.vocab_size
-            )
-        except RequestError as error:
-            counts.fail(error)
-            counts.discarded_tokens += len(generation.ids)
+            counts.sent += 1
+            counts.calls += 1
+            generation = await within(self.deadline_s, request.send, late=self._late, stray=_stray)
+            check_shape(generation)
+            pool.answered()
+            request.check(generation)
+        except Exception as error:
+            counts.fail(_heard(error, pool))
             raise
+        except BaseException:
+            counts.cancelled += 1
+            raise
+        finally:
+            pool.release()
         counts.accepted += 1
         return generation
 
-    async def _alone(
-        self, policy: Policy, prefix: TokenIds, ask: Ask, counts: RequestCounts
-    ) -> Generation:
-        pool = self.shared.pool
-        async with pool.permit():
-            counts.sent += 1
-            counts.calls += 1
-            try:
-                generation = await self._limited(
-                    lambda: policy.generate(prefix, ask.sampling, tag=ask.tag)
-                )
-                check_shape(generation)
-            except Exception as error:
-                counts.fail(_heard(error, pool))
-                raise
-            except BaseException:
-                counts.cancelled += 1
-                raise
-            pool.answered()
-        return generation
-
-    async def _among_siblings(
-        self,
-        policy: Policy,
-        prefix: TokenIds,
-        ask: Ask,
-        name: str,
-        counts: RequestCounts,
-        together: Together,
-    ) -> Generation:
+    async def _shared(self, request: _Request, name: str, together: Together) -> Generation:
         """A first try that shares its call; what befalls the call befalls every try in it."""
-        member = together.join(name, ask, counts)
+        counts = request.counts
+        member = together.join(name, Ask(request.sampling, request.tag), counts)
         try:
             if member is together.members[0]:
-                await self._carry(policy, prefix, together)
-            await member.ready.wait()
+                await self._carry(request.policy, request.prefix, together)
+            answer = await member.answer
         except BaseException:
             counts.cancelled += member.is_sent
             raise
-        if isinstance(member.answer, RequestError):
-            counts.fail(member.answer)
-            raise member.answer
-        assert member.answer is not None
-        return member.answer
+        try:
+            if isinstance(answer, RequestError):
+                raise answer
+            request.check(answer)
+        except RequestError as error:
+            counts.fail(error)
+            raise
+        counts.accepted += 1
+        return answer
 
     async def _carry(self, policy: Policy, prefix: TokenIds, together: Together) -> None:
         """Send one call for everybody, and give each member its own answer."""
@@ -218,7 +232,12 @@ class Execution:
                     member.counts.sent += 1
                     member.is_sent = True
                 try:
-                    answers = await self._limited(lambda: _answers(policy, prefix, members))
+                    answers = await within(
+                        self.deadline_s,
+                        lambda: _answers(policy, prefix, members),
+                        late=self._late,
+                        stray=_stray,
+                    )
                 except Exception as error:
                     fault = _heard(error, pool)
                     answers = [fault] * len(members)
@@ -229,21 +248,14 @@ class Execution:
         finally:
             together.abandon()
 
-    async def _limited(
-        self,
-        call: Callable[[], Awaitable[T]],
-        *,
-        late: str = "no reply",
-        stray: str = "the policy's own call was cancelled",
-    ) -> T:
-        """What the policy answers within the deadline."""
+    def _late(self, what: str = "no reply") -> TransientError:
+        error = TransientError(f"{what} within {self.deadline_s:g} s")
+        error.is_late = True
+        return error
 
-        def too_late() -> TransientError:
-            error = TransientError(f"{late} within {self.deadline_s:g} s")
-            error.is_late = True
-            return error
 
-        return await within(self.deadline_s, call, late=too_late, stray=lambda: Aborted(stray))
+def _stray() -> Aborted:
+    return Aborted("the policy's own call was cancelled")
 
 
 def _can_share(policy: Policy) -> bool:

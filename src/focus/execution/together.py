@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from focus.errors import Aborted, RequestError
 from focus.execution.counts import RequestCounts
@@ -21,21 +21,19 @@ class Member:
     Attributes:
         ask: what it wants.
         counts: its own books.
+        answer: its reply or its own error.
         is_sent: the call that carries it was sent.
-        answer: its reply or its own error; None until `ready`.
     """
 
     ask: Ask
     counts: RequestCounts
+    answer: asyncio.Future[Generation | RequestError]
     is_sent: bool = False
-    answer: Generation | RequestError | None = None
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     def settle(self, answer: Generation | RequestError) -> None:
-        """Take the answer, unless there is one."""
-        if self.answer is None:
-            self.answer = answer
-            self.ready.set()
+        """Take the answer, unless there is one or nobody waits any more."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
 
 
 class Together:
@@ -52,7 +50,7 @@ class Together:
 
     def join(self, name: str, ask: Ask, counts: RequestCounts) -> Member:
         """Add a request; the first of `members` must `carry` it."""
-        member = Member(ask, counts)
+        member = Member(ask, counts, asyncio.get_running_loop().create_future())
         self.members.append(member)
         self.leave(name)
         return member

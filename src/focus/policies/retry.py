@@ -13,7 +13,7 @@ import anyio
 from focus.errors import Aborted, ConfigError, CorruptReply, RequestError, TransientError
 from focus.policies.faults import classify_exception
 
-__all__ = ("RetryPolicy", "persist")
+__all__ = ("RetryPolicy", "name_of_try", "persist")
 
 T = TypeVar("T")
 
@@ -58,33 +58,45 @@ class RetryPolicy:
         wish = error.retry_after_s or 0.0 if isinstance(error, TransientError) else 0.0
         return max(wish, min(self.most_s, backoff + jitter))
 
+    def after(self, error: Exception, tries: int, *, name: str, elapsed_s: float) -> float:
+        """Seconds to wait before the request `name` is sent again; called where `error` is caught.
+
+        What was raised counts as the fault that `classify_exception` takes it for.
+
+        Raises:
+            RequestError: that fault, with request, tries and seconds, if it is the last.
+        """
+        fault = classify_exception(error).located(
+            request=name_of_try(name, tries), attempts=tries, elapsed_s=round(elapsed_s, 3)
+        )
+        if self.allows(fault, tries):
+            return self.pause_s(fault, tries, name=name)
+        if fault is error:
+            raise fault
+        raise fault from error
+
+
+def name_of_try(name: str, tries: int) -> str:
+    """Name of the n-th try of a request, n from 1."""
+    return f"{name}/{tries}"
+
 
 async def persist(
     attempt: Callable[[str], Awaitable[T]], *, retry: RetryPolicy, name: str
 ) -> tuple[T, int]:
     """The first result of `attempt`, and the tries it took.
 
-    `attempt` is given the request's name with the number of the try. What it raises counts
-    as the fault that `classify_exception` takes it for.
+    `attempt` is given the request's name with the number of the try.
 
     Raises:
-        RequestError: the last try's fault, with request, tries and seconds.
+        RequestError: the last try's fault; see `RetryPolicy.after`.
     """
     started, tries = time.monotonic(), 0
     while True:
         tries += 1
-        request = f"{name}/{tries}"
         try:
-            return await attempt(request), tries
+            return await attempt(name_of_try(name, tries)), tries
         except Exception as error:
-            fault = classify_exception(error).located(
-                request=request,
-                attempts=tries,
-                elapsed_s=round(time.monotonic() - started, 3),
-            )
-            if not retry.allows(fault, tries):
-                if fault is error:
-                    raise
-                raise fault from error
-            pause_s = retry.pause_s(fault, tries, name=name)
+            elapsed_s = time.monotonic() - started
+            pause_s = retry.after(error, tries, name=name, elapsed_s=elapsed_s)
         await anyio.sleep(pause_s)

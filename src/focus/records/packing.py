@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar, overload
 
+from focus._values import filled
 from focus.credit.base import Credit
 from focus.errors import ConfigError
 from focus.records.invariants import check_export
@@ -42,6 +43,8 @@ Packing = RowPacking | Literal["tree"]
 PACKINGS: tuple[Packing, ...] = ("segment", "path", "tree")
 
 T = TypeVar("T")
+
+_record = filled(ActorRecord)
 
 
 @overload
@@ -146,7 +149,7 @@ class _Builder:
         ids, mask, log_probs, weights = zip(*row.parts, strict=True)
         last = self._nodes[row.nodes[-1]]
         temperature, top_p, top_k = self._law
-        return ActorRecord(
+        return _record(
             source=self._source,
             nodes=tuple(row.nodes),
             prefix=_joined([self._contexts.of(self._nodes[piece[0]].parent or 0), *row.lead]),

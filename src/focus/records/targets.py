@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from focus._values import filled
 from focus.credit.base import Credit, returns_for, target_returns
 from focus.errors import RecordError
 from focus.records.invariants import RANGE_SLACK, check_critic_export
@@ -13,6 +14,8 @@ from focus.records.records import CriticContext, CriticRecord, RecordKey
 from focus.tree import NodeId, SuffixMeans, Tree
 
 __all__ = ("critic_records",)
+
+_record = filled(CriticRecord)
 
 
 def critic_records(
@@ -47,7 +50,7 @@ def critic_records(
     truncated = truncated_below(tree)
     seen = SuffixMeans.of(tree, target_returns(tree, returns_for(tree, None)))
     records = tuple(
-        CriticRecord(
+        _record(
             source=source,
             node=node_id,
             prior=_prior(tree, node_id),

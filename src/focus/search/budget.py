@@ -176,17 +176,22 @@ class PhaseLedger:
     def stopped(self, *, elapsed_s: float) -> PhaseEnd | None:
         """The cap that was reached first; once one is, the answer never changes."""
         if self._stopped is None:
-            reached = (
-                (PhaseEnd.TOKENS, self._charged, self._budget.tokens),
-                (PhaseEnd.ATTEMPTS, self._launched, self._budget.attempts),
-                (PhaseEnd.TURNS, self._turns, self._budget.turns),
-                (PhaseEnd.NODES, self._nodes, self._budget.nodes),
-                (PhaseEnd.WALL, elapsed_s - self._started_s, self._budget.wall_s),
-            )
-            self._stopped = next(
-                (end for end, used, cap in reached if cap is not None and used >= cap), None
-            )
+            self._stopped = self._reached(elapsed_s - self._started_s)
         return self._stopped
+
+    def _reached(self, seconds: float) -> PhaseEnd | None:
+        caps = self._budget
+        if caps.tokens is not None and self._charged >= caps.tokens:
+            return PhaseEnd.TOKENS
+        if caps.attempts is not None and self._launched >= caps.attempts:
+            return PhaseEnd.ATTEMPTS
+        if caps.turns is not None and self._turns >= caps.turns:
+            return PhaseEnd.TURNS
+        if caps.nodes is not None and self._nodes >= caps.nodes:
+            return PhaseEnd.NODES
+        if caps.wall_s is not None and seconds >= caps.wall_s:
+            return PhaseEnd.WALL
+        return None
 
     def affords(self, band: int) -> bool:
         """A launch from `band` is expected to fit into what is free, which is worth a launch."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any
 
 from focus.tree import NodeId, Tree
@@ -15,18 +14,17 @@ BANDS = 16
 """Resolution of the estimate: one running mean per sixteenth of the root's room."""
 
 
-class Rooms:
+class Rooms(dict[NodeId, int | None]):
     """Tokens that each checkpoint may still sample; asked once per node and kept."""
 
     def __init__(self, tree: Tree[Any], remaining_tokens: Callable[[NodeId], int | None]) -> None:
+        super().__init__()
         self._tree = tree
         self._remaining_tokens = remaining_tokens
-        self._known: dict[NodeId, int | None] = {}
 
-    def __getitem__(self, node_id: NodeId) -> int | None:
-        if node_id not in self._known:
-            self._known[node_id] = self._remaining_tokens(node_id)
-        return self._known[node_id]
+    def __missing__(self, node_id: NodeId) -> int | None:
+        room = self[node_id] = self._remaining_tokens(node_id)
+        return room
 
     def is_forkable(self, node_id: NodeId) -> bool:
         """The episode goes on and at least one more token fits."""
@@ -58,13 +56,18 @@ class Costs:
     def __init__(self, *, root_room: int | None, total_tokens: int) -> None:
         self._root_room = root_room
         self._eighth = total_tokens // 8
+        self._bands: dict[int | None, int] = {}
         self._sums: defaultdict[tuple[int | None, int], list[int]] = defaultdict(lambda: [0, 0])
 
     def band(self, room: int | None) -> int:
         """Band of a checkpoint that may still sample `room` tokens (None: without limit)."""
-        if room is None or not self._root_room:
-            return BANDS
-        return min(BANDS, max(1, -(-BANDS * room // self._root_room)))
+        band = self._bands.get(room)
+        if band is None:
+            band = BANDS
+            if room is not None and self._root_room:
+                band = min(BANDS, max(1, -(-BANDS * room // self._root_room)))
+            self._bands[room] = band
+        return band
 
     def expected(self, band: int, *, budget: int, extent: int | None = None) -> int:
         """Tokens that a launch from `band` is expected to sample, in a phase of `budget`; ≥ 1."""
@@ -94,9 +97,11 @@ class Costs:
         """
         if not reached_end and (extent is None or len(sizes) < extent):
             return
-        suffixes = list(accumulate(reversed(sizes)))[::-1]
-        starts = list(zip(rooms, suffixes, strict=True))
-        for room, tokens in starts if extent is None else starts[:1]:
+        tokens = sum(sizes)
+        for room, size in zip(rooms, sizes, strict=True):
             sums = self._sums[extent, self.band(room)]
             sums[0] += tokens
             sums[1] += 1
+            tokens -= size
+            if extent is not None:
+                break

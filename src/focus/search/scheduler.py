@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from focus._values import filled
 from focus.errors import LifecycleError
 from focus.sampling import Sampling
 from focus.search.allocators.base import View
@@ -46,6 +47,9 @@ class Launch:
     early_stop: EarlyStop | None = None
     pauses: bool = False
     resumes: bool = False
+
+
+_launch, _selection = filled(Launch), filled(Selection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,7 @@ class Scheduler:
             LifecycleError: another expansion is due, or `chain` and `tokens` do not fit
                 the tree.
         """
-        if self._awaited != Wait(expansion):
+        if self._awaited is None or self._awaited.expansion != expansion:
             raise LifecycleError(f"expansion {expansion} is not due; next() said {self._awaited}")
         assert self._running is not None
         purchase = self._in_flight[0]
@@ -288,7 +292,7 @@ class Scheduler:
 
     def _launch(self, phase: RunningPhase, choice: Choice) -> Launch:
         launch_number = len(self._tree.selections)
-        selection = Selection(
+        selection = _selection(
             expansion=launch_number,
             node=choice.node,
             phase=len(self._reports),
@@ -299,7 +303,7 @@ class Scheduler:
         self._tree.selections.append(selection)
         self._pending[choice.node] += 1
         reservation = phase.reserve(choice.node)
-        launch = Launch(
+        launch = _launch(
             expansion=launch_number,
             node=choice.node,
             phase=selection.phase,
@@ -316,16 +320,20 @@ class Scheduler:
         self, purchase: _Purchase, chain: Sequence[NodeId], tokens: int, *, may_be_empty: bool
     ) -> None:
         where = f"expansion {purchase.launch.expansion} from node {purchase.node}"
-        if list(chain) != list(range(self._settled_nodes, len(self._tree))):
+        attached = list(range(self._settled_nodes, len(self._tree)))
+        if list(chain) != attached:
             raise LifecycleError(
                 f"{where}: chain {list(chain)} is not what was attached since the last one, "
-                f"{list(range(self._settled_nodes, len(self._tree)))}"
+                f"{attached}"
             )
         if not chain and not may_be_empty:
             raise LifecycleError(f"{where}: no progress and no failure either")
-        parents = [purchase.node, *chain[:-1]] if chain else []
-        if [self._tree[node_id].parent for node_id in chain] != parents:
-            raise LifecycleError(f"{where}: chain {list(chain)} does not hang below it")
-        sampled = sum(self._tree[node_id].incoming.sampled_tokens for node_id in chain)
+        parent, sampled = purchase.node, 0
+        for node_id in chain:
+            node = self._tree[node_id]
+            if node.parent != parent:
+                raise LifecycleError(f"{where}: chain {list(chain)} does not hang below it")
+            parent = node_id
+            sampled += node.incoming.sampled_tokens
         if tokens < sampled:
             raise LifecycleError(f"{where}: {tokens} tokens reported, {sampled} attached")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from focus._values import filled
 from focus.tree.node import NodeId
 from focus.tree.returns import Returns, added
 from focus.tree.tree import Tree
@@ -30,12 +31,16 @@ class Stats:
         count = self.count + 1
         delta = value - self.mean
         mean = self.mean + delta / count
-        return Stats(count, mean, self.m2 + delta * (value - mean))
+        return _stats(count, mean, self.m2 + delta * (value - mean))
 
     @property
     def variance(self) -> float:
         """Unbiased sample variance; 0 below two samples."""
         return self.m2 / (self.count - 1) if self.count >= 2 else 0.0
+
+
+_stats = filled(Stats)
+_NONE = Stats()
 
 
 def suffix_returns(tree: Tree[Any], chain: Sequence[NodeId], returns: Returns) -> list[float]:
@@ -125,7 +130,7 @@ class Evidence:
         return evidence
 
     def __getitem__(self, node_id: NodeId) -> Stats:
-        return self._stats.get(node_id, Stats())
+        return self._stats.get(node_id, _NONE)
 
     def record(self, tree: Tree[Any], chain: Sequence[NodeId]) -> None:
         """Take in one finished expansion; one that did not reach the end leaves nothing."""

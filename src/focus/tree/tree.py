@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar
 
+from focus._values import filled
 from focus.errors import LifecycleError
 from focus.problem import Problem
 from focus.sampling import Sampling
@@ -18,6 +19,9 @@ from focus.tree.returns import Returns
 __all__ = ("Tree", "TreeHeader")
 
 P = TypeVar("P")
+
+
+_node = filled(Node)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +81,12 @@ class Tree(Generic[P]):
         return reversed(self._nodes)
 
     def __getitem__(self, node_id: NodeId) -> Node[P]:
-        if not 0 <= node_id < len(self._nodes):
-            raise KeyError(f"no node {node_id} in a tree of {len(self._nodes)}")
-        return self._nodes[node_id]
+        if node_id >= 0:
+            try:
+                return self._nodes[node_id]
+            except IndexError:
+                pass
+        raise KeyError(f"no node {node_id} in a tree of {len(self._nodes)}")
 
     def __repr__(self) -> str:
         problem = self.header.problem.id
@@ -109,7 +116,7 @@ class Tree(Generic[P]):
         above = self[parent]
         if above.is_terminal:
             raise LifecycleError(f"node {parent} is terminal and cannot be continued")
-        node = Node(
+        node = _node(
             id=len(self._nodes),
             parent=parent,
             depth=above.depth + 1,
