@@ -54,6 +54,11 @@ class Credentials(httpx.Auth):
         else:
             yield request
 
+    def signed(self, request: httpx.Request) -> httpx.Request:
+        """The request with these credentials."""
+        signed: httpx.Request = next(self.auth_flow(request))
+        return signed
+
     def redacted(self, text: str) -> str:
         """`text` with every secret that a server echoed taken out."""
         for secret in self._secrets:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import httpx
@@ -29,9 +29,7 @@ __all__ = ("HttpServer", "JsonServer")
 
 _MOST_REPLY_BYTES = 16 * 2**20
 _MOST_ERROR_BYTES = 4096
-_CONNECT_S = 10.0
-_LANE = 8
-"""Requests at once on one httpx client, which looks at all its connections for each of them."""
+_TIMEOUT = httpx.Timeout(None, connect=10.0)
 _SHOWN = 60
 """Characters of a body that is no JSON, enough to tell an error page from a cut reply."""
 
@@ -78,8 +76,8 @@ class HttpServer:
     no repeated key, bounded depth and digits). There is no read timeout: the caller's
     deadline rules (:class:`focus.execution.Execution`).
 
-    Clients of its own are made on first use, for each event loop its own and one per 8
-    requests at once, and closed by `aclose`; a passed-in client is borrowed.
+    Connections of its own are made on first use, for each event loop its own and one per request
+    at once, kept for later ones, and closed by `aclose`; a passed-in client is borrowed.
 
     Args:
         url: http(s) address, perhaps with a path; ``user:password@`` is sent as basic
@@ -107,10 +105,11 @@ class HttpServer:
         if api_key and address.userinfo:
             raise ConfigError("give either an api_key or credentials in the URL, not both")
         self._address = address.copy_with(username=None, password=None, query=None, fragment=None)
+        self._url = str(self._address).rstrip("/")
         self._auth = Credentials(address, api_key)
         self._borrowed = client
         self._most_bytes = most_bytes
-        self._own: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Lanes] = (
+        self._own: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Connections] = (
             weakref.WeakKeyDictionary()
         )
 
@@ -120,7 +119,7 @@ class HttpServer:
     @property
     def url(self) -> str:
         """The address without credentials and trailing slash."""
-        return str(self._address).rstrip("/")
+        return self._url
 
     async def post(
         self,
@@ -162,23 +161,17 @@ class HttpServer:
         return self._auth.cleaned(error)
 
     async def aclose(self) -> None:
-        """Close this loop's own clients; a borrowed one stays open."""
+        """Close this loop's own connections; a borrowed client stays open."""
         client = self._own.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
 
-    @contextmanager
-    def _client(self) -> Iterator[httpx.AsyncClient]:
-        """A client for one request."""
-        if self._borrowed is not None:
-            yield self._borrowed
-            return
+    def _connections(self) -> _Connections:
         loop = asyncio.get_running_loop()
         client = self._own.get(loop)
         if client is None:
-            client = self._own[loop] = _Lanes(is_secure=self._address.scheme == "https")
-        with client.lent() as lent:
-            yield lent
+            client = self._own[loop] = _Connections(is_secure=self._address.scheme == "https")
+        return client
 
     async def _exchange(
         self,
@@ -216,18 +209,28 @@ class HttpServer:
     async def _answer(
         self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx.Response]:
-        fixed = {"accept": "application/json", "accept-encoding": "identity"}
+        fixed = {**headers, "accept": "application/json", "accept-encoding": "identity"}
         if content is not None:
             fixed["content-type"] = "application/json"
-        with self._client() as client:
-            async with client.stream(
+        if self._borrowed is None:
+            request = httpx.Request(
+                method,
+                _parsed_url(self._url + path),
+                content=content,
+                headers=fixed,
+                extensions={"timeout": _TIMEOUT.as_dict()},
+            )
+            async with self._connections().answer(self._auth.signed(request)) as response:
+                yield response
+        else:
+            async with self._borrowed.stream(
                 method,
                 self.url + path,
                 content=content,
-                headers={**headers, **fixed},
+                headers=fixed,
                 auth=self._auth,
                 follow_redirects=False,
-                timeout=httpx.Timeout(None, connect=_CONNECT_S),
+                timeout=_TIMEOUT,
             ) as response:
                 yield response
 
@@ -248,42 +251,51 @@ class HttpServer:
         return fault
 
 
-@dataclass(eq=False, slots=True)
-class _Lane:
-    client: httpx.AsyncClient
-    in_flight: int = 0
+class _Connections:
+    """The connections of one loop, each with a transport of its own.
 
-
-class _Lanes:
-    """The clients of one loop; a request takes the first that has room."""
+    A pool of several looks at all of them before and after each request, and a client does a
+    browser's work around it (cookies, redirects, proxies); together that is twice what the
+    request itself costs.
+    """
 
     def __init__(self, *, is_secure: bool) -> None:
-        self._is_secure = is_secure
-        self._lanes: list[_Lane] = []
+        # Plain HTTP has no certificate to check; loading the bundle would take 50 ms.
+        self._verify = httpx.create_ssl_context(verify=is_secure, trust_env=False)
+        self._all: list[httpx.AsyncHTTPTransport] = []
+        self._free: list[httpx.AsyncHTTPTransport] = []
 
-    @contextmanager
-    def lent(self) -> Iterator[httpx.AsyncClient]:
-        lane = next((lane for lane in self._lanes if lane.in_flight < _LANE), None)
-        if lane is None:
-            lane = _Lane(self._made())
-            self._lanes.append(lane)
-        lane.in_flight += 1
+    @asynccontextmanager
+    async def answer(self, request: httpx.Request) -> AsyncIterator[httpx.Response]:
+        """What the server answers, on the connection that was used last of those that are free."""
+        transport = self._free.pop() if self._free else self._made()
         try:
-            yield lane.client
+            response = await transport.handle_async_request(request)
+            try:
+                yield response
+            finally:
+                await response.aclose()
         finally:
-            lane.in_flight -= 1
+            self._free.append(transport)
 
     async def aclose(self) -> None:
-        for lane in self._lanes:
-            await lane.client.aclose()
+        for transport in self._all:
+            await transport.aclose()
 
-    def _made(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_LANE),
+    def _made(self) -> httpx.AsyncHTTPTransport:
+        transport = httpx.AsyncHTTPTransport(
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=1),
             trust_env=False,
-            # Plain HTTP has no certificate to check; loading the bundle would take 50 ms.
-            verify=self._is_secure,
+            verify=self._verify,
         )
+        self._all.append(transport)
+        return transport
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed_url(url: str) -> httpx.URL:
+    """Parsed once: a server is asked at the same few addresses all the time."""
+    return httpx.URL(url)
 
 
 def _address(url: str) -> httpx.URL:
