@@ -30,6 +30,7 @@ class Expansion:
     Attributes:
         launch: as it was launched, or last resumed.
         steps: its accepted edges.
+        accepted_tokens: sampled on them.
         values: the critic's estimate per step; None: terminal, or the prediction failed.
         error: why it failed, if it did; a failed prediction leaves `error` alone.
         is_cut: stopped by ``extent``, a hard cap or an early stop.
@@ -45,6 +46,7 @@ class Expansion:
     launch: Launch
     steps: list[Step] = field(default_factory=list)
     values: list[float | None] = field(default_factory=list)
+    accepted_tokens: int = 0
     error: FocusError | None = None
     is_cut: bool = False
     is_paused: bool = False
@@ -74,8 +76,13 @@ class Expansion:
     @property
     def tokens(self) -> int:
         """Generated for it, replies that were refused included."""
-        accepted = sum(step.edge.sampled_tokens for step in self.steps)
-        return accepted + self.requests.discarded_tokens
+        return self.accepted_tokens + self.requests.discarded_tokens
+
+    def take(self, step: Step, value: float | None) -> None:
+        """Add an accepted edge, and what is known of its value."""
+        self.steps.append(step)
+        self.values.append(value)
+        self.accepted_tokens += step.edge.sampled_tokens
 
 
 class Driver:
@@ -211,12 +218,10 @@ class Driver:
                 if place.together is not None:
                     place.together.leave(place.name)
                     expansion.together = None
-            expansion.steps.append(step)
-            expansion.values.append(self.valuer.fixed_value)
+            expansion.take(step, None if step.is_terminal else self.valuer.fixed_value)
             checkpoint = step.checkpoint
             self._held.add(checkpoint)
             if step.is_terminal:
-                expansion.values[-1] = None
                 return
             self._ask_value(tree, expansion)
             spent = launch.quota is not None and expansion.tokens >= launch.quota
