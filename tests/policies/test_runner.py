@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from focus.errors import ConfigError
 from focus.policies._engine.loading import context_limit_of, fuse_norms
-from focus.policies._engine.replay import Record
+from focus.policies._engine.replay import Record, Recording
 from focus.policies._engine.runner import Runner
 
 VOCABULARY, CONTEXT = 50, 96
@@ -238,10 +238,17 @@ def a_recording_that_fails(work: Callable[[], None]) -> Callable[[], object]:
     raise RuntimeError("operation not permitted when stream is capturing")
 
 
-@pytest.mark.parametrize("record", [a_recording_that_replays_nothing, a_recording_that_fails])
-def test_recordings_that_do_not_work_are_warned_of_and_not_used(record: Record) -> None:
+def no_recorder() -> Record:
+    raise RuntimeError("no pool of memory")
+
+
+@pytest.mark.parametrize(
+    "recording",
+    [lambda: a_recording_that_replays_nothing, lambda: a_recording_that_fails, no_recorder],
+)
+def test_recordings_that_do_not_work_are_warned_of_and_not_used(recording: Recording) -> None:
     with pytest.warns(RuntimeWarning, match="not replayed"):
-        runner = Runner(build("Llama"), context_limit=CONTEXT, recording=lambda: record)
+        runner = Runner(build("Llama"), context_limit=CONTEXT, recording=recording)
     rows = [[3, 4, 5], [6, 7, 8]]
     for place in range(3):
         got = runner.run(0, [[row[place]] for row in rows], [place] * 2)

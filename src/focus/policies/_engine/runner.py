@@ -56,7 +56,7 @@ class Runner:
         self._only = torch.zeros(1, dtype=torch.long, device=self.device)
         self._check()
         if recording is not None:
-            self._try(Replay(self._step, self.slots, recording, device=self.device))
+            self._try(recording)
 
     def default_cache_tokens(self) -> int:
         """How many tokens fit in 512 MiB or, on a GPU, in a quarter of its free memory."""
@@ -168,10 +168,10 @@ class Runner:
                 "not be trusted. Serve this model with another policy."
             )
 
-    def _try(self, replay: Replay) -> None:
+    def _try(self, recording: Recording) -> None:
         """Replay from now on, if the same comparison holds then; else warn, and do not."""
-        self._replay = replay
         try:
+            self._replay = Replay(self._step, self.slots, recording, device=self.device)
             # The first pass of a shape records it, the second replays that on other ids.
             error = max(self._cached_error(), self._cached_error(shift=1))
             fault = "" if error <= self._allowed else f"logits differ by {error:.2g} (relative)"
