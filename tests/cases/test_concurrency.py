@@ -255,7 +255,7 @@ def test_b50_every_environment_is_closed_when_the_process_is_told_to_stop(
             assert child.stdout.readline() == "closing\n"
             for number in later:
                 child.send_signal(number)
-            told, said = child.communicate("now\n", timeout=60)
+            told, said = child.communicate("now\n", timeout=500)
         finally:
             child.kill()
     assert told == "50 50\n"

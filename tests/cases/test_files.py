@@ -95,7 +95,7 @@ def test_b65_processes_that_share_a_directory_spoil_no_line(tmp_path: Path) -> N
         )
         for number in range(4)
     ]
-    assert [writer.wait(timeout=120) for writer in writers] == [0] * 4
+    assert [writer.wait(timeout=500) for writer in writers] == [0] * 4
     found = [one.source.problem for one in read_critic_records(tmp_path / "records")]
     assert sorted(found) == sorted(f"{w}/{n}" for w in range(4) for n in range(25))
 

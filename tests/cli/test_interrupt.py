@@ -36,7 +36,7 @@ def test_ctrl_c_in_the_middle_of_a_run_loses_no_round(tmp_path: Path, invoke: In
         if line.split()[0] == "0":
             break
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=500)
     assert process.returncode == 130
     assert f"stopped: go on with: focus train --resume {root}" in said
     assert "Traceback" not in said

@@ -66,7 +66,7 @@ def serving(store: SnapshotStore) -> Iterator[str]:
         assert found is not None
         yield found.group()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=500) == 0
 
 
 async def test_served_values_are_the_trained_ones(tmp_path: Path) -> None:

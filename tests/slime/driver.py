@@ -226,7 +226,7 @@ class Driver:
         answer = httpx.post(
             f"http://127.0.0.1:{self.port}/update_weights_from_disk",
             json={"model_path": str(folder), "weight_version": f"round-{number}"},
-            timeout=120,
+            timeout=500,
         )
         assert answer.json()["success"], answer.text
         checkpoints = Path(self.args.save)

@@ -240,7 +240,7 @@ def run_script(body: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-W", "error", "-c", textwrap.dedent(body)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
 

@@ -87,7 +87,7 @@ def events_of(script: str, texts: list[str]) -> list[str]:
         input=json.dumps(texts),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         check=True,
     )
     found: list[str] = json.loads(done.stdout.strip().split("\n")[-1])

@@ -145,7 +145,7 @@ def fingerprint(names: tuple[str, ...], hash_seed: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=240,
+        timeout=500,
     ).stdout
 
 

@@ -160,7 +160,7 @@ def test_a_killed_run_goes_on_and_applies_each_round_once(
 ) -> None:
     root = tmp_path / "run"
     command = [sys.executable, __file__, str(root), moment]
-    died = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    died = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr[-2000:]
     (first,) = applied(root)
     before = lines(root)

@@ -27,7 +27,7 @@ __all__ = (
 )
 
 _LOST = frozenset({"books", "lost", "doubled"})
-_SILENCE_S = 0.1
+_SILENCE_S = 0.3
 _PATIENCE_S = 60.0
 """For a reply that comes, however slow the machine; only silence is cut short."""
 _FEW_TOKENS = 24
