@@ -67,7 +67,7 @@ class _Backup:
     def _blended(self, export: Export, index: int) -> Any:
         prior = self._number(export.nodes[index]["value"])
         sample = [self.over[child] for child in export.children[index] if child in self.over]
-        total = _sum([own - prior for own in sample])
+        total = _sum(sample) - len(sample) * prior
         return prior + total / (self._number(self._returns["prior_strength"]) + len(sample))
 
     def _return(self, edge: dict[str, Any], successor: Any) -> Any:
