@@ -21,6 +21,7 @@ from bench.learning.plans import (
 
 from focus import DirectBranchTd, RefinedTd, ValueRefinement
 from focus.credit import LambdaTd
+from focus.search import RootOnly
 
 __all__ = ("METHODS", "Method", "Plan")
 
@@ -50,11 +51,18 @@ METHODS: dict[str, Method] = PEERS | {
         about="flat rollouts, one if no more fit; lambda TD on a surprisal critic",
     ),
     "focus-mixed": Method(
-        search=until_mixed(2, most=3.0),
+        search=until_mixed(RootOnly(), most=3.0),
         credit=STEPWISE,
         critic="free",
         values="surprisal",
         about="rollouts until two end differently; lambda TD on a surprisal critic",
+    ),
+    "focus-mixed-tree": Method(
+        search=until_mixed(ValueRefinement(gain="preposterior"), most=3.0),
+        credit=STEPWISE,
+        critic="free",
+        values="surprisal",
+        about="branches until two leaves differ; lambda TD on a surprisal critic",
     ),
     "focus-network": Method(
         search=two_phase,

@@ -68,20 +68,20 @@ def flat(tokens: int, length: float, *, least: int = 2) -> Search:
     return Search.flat(rollouts, concurrency=rollouts)
 
 
-def until_mixed(first: int, most: float) -> Plan:
-    """Rollouts until two end differently: `first` at once, up to `most` times the budget."""
+def until_mixed(allocator: Allocator, *, most: float) -> Plan:
+    """Two rollouts, and where they end alike more by a ranking, one after another.
+
+    Until two leaves differ, or `most` times the budget is spent.
+    """
 
     def search(tokens: int, length: float) -> Search:
+        more = max(1, round(most * tokens - 2 * length))
         return Search(
             [
-                Phase(RootOnly(), attempts=first, gate=Concurrency(first)),
-                Phase(
-                    RootOnly(),
-                    attempts=max(1, round(most * tokens / length) - first),
-                    until_mixed=True,
-                ),
+                Phase(RootOnly(), attempts=2, gate=Concurrency(2)),
+                Phase(allocator, tokens=more, until_mixed=True),
             ],
-            concurrency=first,
+            concurrency=1,
         )
 
     return search

@@ -117,7 +117,10 @@ def learning(
     ] = 640,
     rates: Annotated[str, typer.Option(help="Learning rates to tune over.")] = "5e-5,1e-4,2e-4",
     batches: Annotated[
-        str, typer.Option(help="Prompts/optimizer steps of a round to tune over.")
+        str,
+        typer.Option(
+            help="Prompts/steps of a round, or prompts/steps/tokens of a prompt, to tune over."
+        ),
     ] = "8/4,24/4",
     workers: Annotated[int, typer.Option(min=1, help="Trials at once.")] = 2,
     gpus: Annotated[int, typer.Option(min=0, help="GPUs to spread them over.")] = 0,
