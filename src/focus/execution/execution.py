@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Awaitable, Coroutine, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,7 @@ from focus.execution.checks import check_generation, check_shape
 from focus.execution.counts import RequestCounts
 from focus.execution.services import ExecutionServices
 from focus.execution.spans import Tracer, describe_reply, request_span
-from focus.execution.together import Member, Together
+from focus.execution.together import Member, Together, own_error
 from focus.policies.base import Ask, Grouping, Policy, Refreshable, RequestTag
 from focus.policies.faults import classify_exception
 from focus.policies.retry import RetryPolicy, name_of_try, persist
@@ -152,23 +151,25 @@ class Execution:
         """Let a policy that is served elsewhere read which weights it stands for now.
 
         Under the same permits, deadline and retries as a request; it is none, so no book
-        counts it. Other policies are left alone.
+        counts it. Trees that begin at once share a call. Other policies are left alone.
 
         Raises:
             RequestError: the server did not answer.
         """
         if not isinstance(policy, Refreshable):
             return
-        remote = policy
+        remote, services = policy, self.shared
+
+        async def call() -> None:
+            await within(
+                self.deadline_s,
+                remote.refresh,
+                late=lambda: self._late("no answer"),
+                stray=lambda: Aborted("the policy's own refresh was cancelled"),
+            )
 
         async def attempt(request: str) -> None:
-            async with self.shared.pool.permit():
-                await within(
-                    self.deadline_s,
-                    remote.refresh,
-                    late=lambda: self._late("no answer"),
-                    stray=lambda: Aborted("the policy's own refresh was cancelled"),
-                )
+            await services.refreshes.share(remote, services.pool.permit(), call)
 
         await persist(attempt, retry=self.retry, name=name)
 
@@ -244,7 +245,7 @@ class Execution:
                 else:
                     pool.answered()
             for member, answer in zip(members, answers, strict=True):
-                member.settle(_own(answer))
+                member.settle(own_error(answer) if isinstance(answer, RequestError) else answer)
         finally:
             together.abandon()
 
@@ -291,13 +292,3 @@ def _in_form(reply: Generation | RequestError) -> Generation | RequestError:
     except CorruptReply as error:
         return error
     return reply
-
-
-def _own(answer: Generation | RequestError) -> Generation | RequestError:
-    """An error of the member's own: each is told where it happened."""
-    if not isinstance(answer, RequestError):
-        return answer
-    own = copy(answer)
-    own.where = dict(answer.where)
-    own.__cause__ = answer
-    return own

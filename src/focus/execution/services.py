@@ -1,4 +1,4 @@
-"""What collectors share: permits for network calls."""
+"""What collectors share: permits for network calls, and refreshes of a policy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from focus.execution.admission import AdmissionPool
+from focus.execution.refreshes import Refreshes
 
 __all__ = ("ExecutionServices",)
 
@@ -22,6 +23,7 @@ class ExecutionServices:
 
     def __init__(self, pool: AdmissionPool | None = None) -> None:
         self.pool: AdmissionPool = pool or AdmissionPool()
+        self.refreshes: Refreshes = Refreshes()
 
     async def __aenter__(self) -> Self:
         return self

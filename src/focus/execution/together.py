@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
+from typing import TypeVar
 
 from focus.errors import Aborted, RequestError
 from focus.execution.counts import RequestCounts
 from focus.policies.base import Ask
 from focus.tokens import Generation
 
-__all__ = ("Member", "Together")
+__all__ = ("Member", "Together", "own_error")
+
+E = TypeVar("E", bound=Exception)
 
 
 @dataclass(eq=False, slots=True)
@@ -70,3 +74,12 @@ class Together:
         """The call was cancelled: whoever still waits hears of it."""
         for member in self.members:
             member.settle(Aborted("the call that carried this request was cancelled"))
+
+
+def own_error(error: E) -> E:
+    """An error of one's own for each who shared a call: each is told where it happened."""
+    own = copy(error)
+    if isinstance(own, RequestError):
+        own.where = dict(own.where)
+    own.__cause__ = error
+    return own
