@@ -96,12 +96,13 @@ def test_a_process_that_is_not_clean_is_no_quick_end() -> None:
         assert not replace(clean, **change).is_clean
 
 
-def test_a_short_soak_ends_with_what_it_began_with(tmp_path: Path) -> None:
+def test_a_short_soak_ends_with_no_more_than_it_began_with(tmp_path: Path) -> None:
+    """Fewer are none of its own: what an earlier test left open goes meanwhile."""
     before, *seen, after = anyio.run(soak, 2.0, Stand(size=Size.QUICK, folder=tmp_path))
     assert after.trees > 0
     assert seen
-    held = [(one.descriptors, one.tasks, one.threads) for one in (before, after)]
-    assert held[0] == held[1]
+    for name in ("descriptors", "tasks", "threads"):
+        assert getattr(after, name) <= getattr(before, name), name
 
 
 def test_growth_is_the_slope_of_resident_memory() -> None:
