@@ -29,12 +29,12 @@ from focus import (
     Collector,
     Critic,
     ExecutionServices,
+    OpenAIPolicy,
     Policy,
     Problem,
     RefinedTd,
     Search,
     Segments,
-    VLLMPolicy,
 )
 from focus.collect import Ledger, total
 from focus.execution import AdmissionPool
@@ -227,7 +227,7 @@ class _Server:
         found: list[Collection] = []
         async with (
             httpx.AsyncClient(base_url=self.url) as metrics,
-            VLLMPolicy(self.url, model=self.model, profile=self.profile) as policy,
+            OpenAIPolicy(self.url, model=self.model, profile=self.profile) as policy,
             ExecutionServices(AdmissionPool(64)) as services,
         ):
             engine = (await metrics.get("/version")).json()["version"]

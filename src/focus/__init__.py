@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from focus.errors import FocusError
     from focus.execution import AdmissionPool, Execution, ExecutionServices, RetryPolicy
     from focus.policies.base import Policy
+    from focus.policies.openai import OpenAIPolicy
     from focus.policies.openai_chat import OpenAIChatPolicy
     from focus.policies.sglang import SGLangPolicy
     from focus.policies.slime import SlimePolicy
     from focus.policies.tinker import TinkerPolicy
     from focus.policies.transformers import TransformersPolicy
-    from focus.policies.vllm import VLLMPolicy
     from focus.problem import Message, Problem
     from focus.records import ActorRecord, CriticRecord, PackedTree, load_tree, save_tree
     from focus.sampling import Sampling
@@ -120,12 +120,12 @@ _HOMES = {
     "focus.errors": ("FocusError",),
     "focus.execution": ("AdmissionPool", "Execution", "ExecutionServices", "RetryPolicy"),
     "focus.policies.base": ("Policy",),
+    "focus.policies.openai": ("OpenAIPolicy",),
     "focus.policies.openai_chat": ("OpenAIChatPolicy",),
     "focus.policies.sglang": ("SGLangPolicy",),
     "focus.policies.slime": ("SlimePolicy",),
     "focus.policies.tinker": ("TinkerPolicy",),
     "focus.policies.transformers": ("TransformersPolicy",),
-    "focus.policies.vllm": ("VLLMPolicy",),
     "focus.problem": ("Message", "Problem"),
     "focus.records": ("ActorRecord", "CriticRecord", "PackedTree", "load_tree", "save_tree"),
     "focus.sampling": ("Sampling",),
@@ -190,6 +190,7 @@ __all__ = (
     "Message",
     "Node",
     "OpenAIChatPolicy",
+    "OpenAIPolicy",
     "PackedTree",
     "Phase",
     "Policy",
@@ -219,7 +220,6 @@ __all__ = (
     "TurnAction",
     "Turns",
     "UniformRandom",
-    "VLLMPolicy",
     "ValueRefinement",
     "VinePpo",
     "Width",

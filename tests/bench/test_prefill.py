@@ -17,11 +17,11 @@ from focus import (
     Allowance,
     Collection,
     Collector,
+    OpenAIPolicy,
     Problem,
     Sampling,
     Search,
     Segments,
-    VLLMPolicy,
 )
 from focus.testing.envs import WalkEnv, walk_script
 from focus.testing.loopback import ByteTokenizer, Loopback
@@ -41,7 +41,7 @@ async def collected(
 ) -> Collection:
     async with (
         Loopback(stand_in) as server,
-        VLLMPolicy(server.url, tokenizer=ByteTokenizer()) as policy,
+        OpenAIPolicy(server.url, tokenizer=ByteTokenizer()) as policy,
     ):
         agent = Agent(
             policy,

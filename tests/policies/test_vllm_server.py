@@ -1,4 +1,4 @@
-"""`VLLMPolicy` against a real vLLM, where one is installed in an environment of its own.
+"""`OpenAIPolicy` against a real vLLM, where one is installed in an environment of its own.
 
 FOCUS_VLLM_PYTHON names that environment's interpreter (`focus.testing.vllm_process`).
 """
@@ -20,12 +20,12 @@ from focus import (
     Agent,
     Allowance,
     Collector,
+    OpenAIPolicy,
     Sampling,
     Search,
     Segments,
     TransformersPolicy,
     Tree,
-    VLLMPolicy,
 )
 from focus.errors import FatalError, Refused
 from focus.models import BUILTIN
@@ -63,8 +63,8 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-async def policy(url: str, names_weights: bool) -> AsyncIterator[VLLMPolicy]:
-    async with VLLMPolicy(url, model="builtin", names_weights=names_weights) as made:
+async def policy(url: str, names_weights: bool) -> AsyncIterator[OpenAIPolicy]:
+    async with OpenAIPolicy(url, model="builtin", names_weights=names_weights) as made:
         yield made
 
 
@@ -81,7 +81,7 @@ def recomputed(
 @both
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 async def test_log_probs_are_those_of_the_law_that_was_sampled(
-    policy: VLLMPolicy, temperature: float
+    policy: OpenAIPolicy, temperature: float
 ) -> None:
     prefix = policy.render(PROMPT)
     sampling = Sampling(temperature=temperature, max_tokens=40)
@@ -97,7 +97,7 @@ async def test_log_probs_are_those_of_the_law_that_was_sampled(
 
 
 @both
-async def test_a_seed_fixes_the_ids_and_a_stop_id_is_the_last_of_them(policy: VLLMPolicy) -> None:
+async def test_a_seed_fixes_the_ids_and_a_stop_id_is_the_last_of_them(policy: OpenAIPolicy) -> None:
     prefix = policy.render(PROMPT)
     sampling = Sampling(max_tokens=60, seed=3)
     first, again = [await policy.generate(prefix, sampling) for _ in range(2)]
@@ -113,7 +113,9 @@ async def test_a_seed_fixes_the_ids_and_a_stop_id_is_the_last_of_them(policy: VL
 
 
 @both
-async def test_a_probe_finds_what_the_server_runs(policy: VLLMPolicy, names_weights: bool) -> None:
+async def test_a_probe_finds_what_the_server_runs(
+    policy: OpenAIPolicy, names_weights: bool
+) -> None:
     report = await policy.probe()
     assert report.convention is LogProbConvention.PROCESSED
     assert report.context_limit == 512
@@ -122,8 +124,8 @@ async def test_a_probe_finds_what_the_server_runs(policy: VLLMPolicy, names_weig
 
 
 @both
-async def test_refusals_are_typed(url: str, policy: VLLMPolicy, names_weights: bool) -> None:
-    async with VLLMPolicy(
+async def test_refusals_are_typed(url: str, policy: OpenAIPolicy, names_weights: bool) -> None:
+    async with OpenAIPolicy(
         url, model="builtin", served_model="actor-0002", names_weights=names_weights
     ) as other:
         with pytest.raises(FatalError, match=r"actor-0002.* does not exist"):
@@ -133,7 +135,7 @@ async def test_refusals_are_typed(url: str, policy: VLLMPolicy, names_weights: b
 
 
 @both
-async def test_callers_that_go_free_their_places(url: str, policy: VLLMPolicy) -> None:
+async def test_callers_that_go_free_their_places(url: str, policy: OpenAIPolicy) -> None:
     """Replies that would take hundreds of tokens: the server stops, and not all were finished."""
     prefix, count = policy.render(PROMPT), 8
     samplings = [Sampling(max_tokens=450, temperature=2.0, seed=seed) for seed in range(count)]
@@ -160,7 +162,7 @@ async def test_a_tree_pays_for_prefill_exactly_what_pages_leave(url: str) -> Non
     names = ("prefix_cache_queries_total{.*}", "prefix_cache_hits_total{.*}")
     async with (
         httpx.AsyncClient(base_url=url) as metrics,
-        VLLMPolicy(url, model="builtin") as policy,
+        OpenAIPolicy(url, model="builtin") as policy,
     ):
         agent = Agent(
             policy, parser=Segments(12), sampling=Sampling(seed=7), allowance=Allowance(tokens=96)

@@ -1,7 +1,7 @@
 """A stand-in for a vLLM server on the loopback: its two token endpoints, pages and counters.
 
     async with Loopback(VLLMStandIn(policy)) as server:
-        policy = VLLMPolicy(server.url, tokenizer=ByteTokenizer())
+        policy = OpenAIPolicy(server.url, tokenizer=ByteTokenizer())
 
 What it answers, refuses and leaves out is what vLLM 0.32 does, as seen on the wire.
 """

@@ -16,7 +16,7 @@ from focus.policies.served import ServedPolicy, plain_key
 from focus.policies.vllm_wire import COMPLETIONS, GENERATE, Asked
 from focus.tokens import Generation, TokenIds
 
-__all__ = ("VLLMPolicy",)
+__all__ = ("OpenAIPolicy",)
 
 _REPLY_BYTES = 2**20
 _TOKEN_BYTES = 512
@@ -25,7 +25,7 @@ _PROMPT_BYTES = 16
 """The prompt comes back as ids."""
 
 
-class VLLMPolicy(ServedPolicy):
+class OpenAIPolicy(ServedPolicy):
     """Samples from any vLLM server or router; a :class:`focus.policies.base.Policy`.
 
     Ids go in and come out: replies are read from ``token_ids`` and the log-probs beside them

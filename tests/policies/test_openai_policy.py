@@ -18,12 +18,12 @@ from focus import (
     Collection,
     Collector,
     Execution,
+    OpenAIPolicy,
     Problem,
     RetryPolicy,
     Sampling,
     Search,
     Segments,
-    VLLMPolicy,
 )
 from focus.errors import (
     Aborted,
@@ -55,8 +55,8 @@ PATHS = {False: COMPLETIONS.path, True: GENERATE.path}
 both = pytest.mark.parametrize("names_weights", [False, True], ids=["completions", "generate"])
 
 
-def policy_at(url: str, **options: Any) -> VLLMPolicy:
-    return VLLMPolicy(url, tokenizer=ByteTokenizer(), **options)
+def policy_at(url: str, **options: Any) -> OpenAIPolicy:
+    return OpenAIPolicy(url, tokenizer=ByteTokenizer(), **options)
 
 
 def says(text: str) -> ScriptedPolicy:
@@ -407,7 +407,7 @@ async def test_what_vllm_refuses_is_tried_once(
     counts = RequestCounts()
     async with (
         Loopback(VLLMStandIn()) as loopback,
-        VLLMPolicy(loopback.url, tokenizer=Large(), version="mine", **options) as policy,
+        OpenAIPolicy(loopback.url, tokenizer=Large(), version="mine", **options) as policy,
     ):
         with pytest.raises(kind) as caught:
             await Execution(retry=PATIENT).generate(
@@ -601,12 +601,12 @@ class TwoByteTokenizer(ByteTokenizer):
 @pytest.mark.parametrize("convention", [LogProbConvention.RAW, LogProbConvention.PROCESSED])
 async def test_a_probe_finds_the_convention_and_the_context(convention: LogProbConvention) -> None:
     async with Loopback(TwoTokens(convention)) as loopback:
-        async with VLLMPolicy(loopback.url, tokenizer=TwoByteTokenizer()) as policy:
+        async with OpenAIPolicy(loopback.url, tokenizer=TwoByteTokenizer()) as policy:
             report = await policy.probe()
             assert report.convention is policy.log_probs is convention
             assert report.context_limit == policy.context_limit == 90
             assert (report.version, report.model) == ("stand-in", "/models/stand-in")
-        cold = VLLMPolicy(
+        cold = OpenAIPolicy(
             loopback.url,
             tokenizer=TwoByteTokenizer(),
             train_temperature=0.5,
@@ -633,7 +633,7 @@ def test_secrets_show_nowhere() -> None:
         policy_at("http://me:canary@host:1"),
         policy_at("http://host:1", api_key="canary"),
     ):
-        assert repr(policy) == "VLLMPolicy('http://host:1', version='')"
+        assert repr(policy) == "OpenAIPolicy('http://host:1', version='')"
 
 
 # --- the stand-in's pages ---------------------------------------------------------------
