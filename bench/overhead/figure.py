@@ -36,9 +36,9 @@ class Figure:
     better: str = "lower"
 
     @classmethod
-    def ratio(cls, id: str, what: str, ours: float, floor: float, *, goal: float) -> Figure:
-        """Our seconds over the floor's."""
-        return cls(id=id, what=what, value=ours / floor, unit="ratio", goal=goal, floor=1.0)
+    def ratio(cls, id: str, what: str, value: float, *, goal: float) -> Figure:
+        """Our time over the floor's."""
+        return cls(id=id, what=what, value=value, unit="ratio", goal=goal, floor=1.0)
 
     @property
     def met(self) -> bool:

@@ -6,6 +6,7 @@ import gc
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from statistics import median
 
 from bench.overhead.figure import Figure
 from bench.overhead.trees import fixed_tree, random_tree
@@ -72,9 +73,8 @@ def growth_figure(
     over it to the next, a large one does not, which a goal above 1 leaves room for; a
     quadratic step would give the ratio of their sizes.
     """
-    rounds = [(_per_node(convert, large), _per_node(convert, small)) for _ in range(2)]
-    ours, least = map(min, zip(*rounds, strict=True))
-    return Figure(id="P7", what=what, value=ours / least, unit="ratio", goal=goal, floor=1.0)
+    ratio = median(_per_node(convert, large) / _per_node(convert, small) for _ in range(3))
+    return Figure.ratio("P7", what, ratio, goal=goal)
 
 
 def _per_node(convert: Callable[[Tree[None]], object], trees: Sequence[Tree[None]]) -> float:

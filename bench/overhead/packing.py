@@ -42,15 +42,14 @@ def packing_figures(*, quick: bool) -> Iterator[Figure]:
 def _layout(tree: Tree[None]) -> Figure:
     weights = DirectBranchTd().estimate(tree).advantages
     distinct = [np.array(node.incoming.ids) for node in tree.edges()]
-    ours, floor = side_by_side(
-        lambda: lay_out(tree, weights), lambda: np.concatenate(distinct), rounds=50
+    ratio = side_by_side(
+        lambda: lay_out(tree, weights), lambda: np.concatenate(distinct), turns=51, repeats=False
     )
     return Figure.ratio(
         "P5",
         "layout of a tree, 6-6-6 of 256 (order, parents, positions, intervals, weights; tokens "
         "by reference), against numpy concatenation of its ids",
-        ours,
-        floor,
+        ratio,
         goal=4,
     )
 
@@ -69,13 +68,14 @@ def _arrays(tree: Tree[None]) -> Figure:
         positions = np.concatenate([np.arange(start, start + 256) for start in lengths])
         return ids, log_probs, weights, positions
 
-    ours, floor = side_by_side(lambda: token_arrays(pack_tree(tree, credit)), plain, rounds=25)
+    ratio = side_by_side(
+        lambda: token_arrays(pack_tree(tree, credit)), plain, turns=25, repeats=False
+    )
     return Figure.ratio(
         "P5",
         "tree to arrays for a learner, 6-6-6 of 256: nine columns, against four of them by numpy "
         "from the same tuples",
-        ours,
-        floor,
+        ratio,
         goal=4,
     )
 
@@ -85,18 +85,16 @@ def _growth() -> Figure:
     large, small = random_tree(100_000, segment=4), random_tree(10_000, segment=4)
     estimator = DirectBranchTd()
     credit, small_credit = estimator.estimate(large), estimator.estimate(small)
-    ours, least = side_by_side(
+    ratio = side_by_side(
         lambda: actor_records(large, credit, packing="tree"),
         lambda: [actor_records(small, small_credit, packing="tree") for _ in range(10)],
-        rounds=3,
+        turns=5,
     )
-    return Figure(
-        id="P7",
-        what="checked tree packing per node, random tree of 100,000 nodes against 10,000",
-        value=ours / least,
-        unit="ratio",
+    return Figure.ratio(
+        "P7",
+        "checked tree packing per node, random tree of 100,000 nodes against 10,000",
+        ratio,
         goal=1.5,
-        floor=1.0,
     )
 
 

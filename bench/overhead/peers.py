@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.overhead.figure import Figure
-from bench.overhead.timing import side_by_side
+from bench.overhead.timing import seconds
 from bench.overhead.trees import fixed_tree
 
 from focus.credit import Credit, DirectBranchTd
@@ -27,9 +27,7 @@ def peer_figures(interpreter: str = sys.executable) -> Iterator[Figure]:
     """Ours over theirs, for each library that the interpreter has; the others are named."""
     tree = fixed_tree((6, 6, 6), segment=256)
     credit = DirectBranchTd().estimate(tree)
-    ours, _ = side_by_side(
-        lambda: actor_records(tree, credit, packing="path"), lambda: None, rounds=15
-    )
+    ours = seconds(lambda: actor_records(tree, credit, packing="path"))
     tokens = sum(len(tree.context(leaf)) for leaf in tree.leaves())
     for name, found in _measured(interpreter, tree, credit).items():
         if "missing" in found:

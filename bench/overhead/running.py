@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from statistics import median
 from typing import Any
 
 import anyio
@@ -74,30 +75,29 @@ def _per_request(trees: int) -> Iterator[Figure]:
     def plain() -> None:
         anyio.run(_tasks, policy, requests)
 
-    grown, floor = side_by_side(lambda: anyio.run(_grow_all, policy, trees), plain, rounds=3)
+    grown = side_by_side(lambda: anyio.run(_grow_all, policy, trees), plain, turns=5)
     yield Figure.ratio(
         "P6",
         "scheduler and bookkeeping: processor time of a request until its tree stands, against "
         "an asyncio task with a semaphore; both ask the policy, decode and step",
         grown,
-        floor,
         goal=2,
     )
-    kept, floor = side_by_side(lambda: anyio.run(_collect_all, policy, trees), plain, rounds=3)
-    yield Figure.ratio("P6", "the same until its checked records stand", kept, floor, goal=3)
+    kept = side_by_side(lambda: anyio.run(_collect_all, policy, trees), plain, turns=5)
+    yield Figure.ratio("P6", "the same until its checked records stand", kept, goal=3)
 
 
 def _many_trees(few: int, many: int) -> Figure:
     """Cost of a request with many trees at once over that with few."""
     policy = InstantPolicy()
-    seconds = []
-    for trees in (few, many):
+
+    def collect(trees: int) -> float:
         started = time.process_time()
         requests = anyio.run(_collect_all, policy, trees)
-        seconds.append((time.process_time() - started) / requests)
-    return Figure.ratio(
-        "P6", f"a request with {many} trees at once against {few}", seconds[1], seconds[0], goal=1.5
-    )
+        return (time.process_time() - started) / requests
+
+    ratio = median(collect(many) / collect(few) for _ in range(3))
+    return Figure.ratio("P6", f"a request with {many} trees at once against {few}", ratio, goal=1.5)
 
 
 def _collector(policy: Any, services: ExecutionServices) -> Collector:

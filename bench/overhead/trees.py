@@ -9,7 +9,7 @@ from focus.problem import Problem
 from focus.tokens import FinishReason, Span
 from focus.tree import Edge, Provenance, Tree, TreeHeader
 
-__all__ = ("fixed_tree", "random_tree")
+__all__ = ("fixed_tree", "random_tree", "rollout_tree")
 
 _PROMPT = tuple(range(256))
 _VOCABULARY = 32_000
@@ -50,6 +50,27 @@ def random_tree(nodes: int, *, segment: int, depth: int = 16) -> Tree[None]:
     return tree
 
 
+def rollout_tree(rollouts: int, *, depth: int, segment: int) -> Tree[None]:
+    """What a search of two phases grows: rollouts to the end, half of them from the root.
+
+    The others start at checkpoints of those before them; each ends at the same depth.
+
+    >>> tree = rollout_tree(4, depth=3, segment=2)
+    >>> len(tree.children(0)), len(tree.terminals()), tree[tree.terminals()[0]].depth
+    (2, 4, 3)
+    """
+    rng = random.Random(2)
+    tree = _root()
+    for number in range(rollouts):
+        live = tree.columns.live
+        parent = 0 if number < rollouts / 2 else rng.choice(live[1:])
+        first = tree[parent].depth
+        for index in range(depth - first):
+            is_end = first + index + 1 == depth
+            parent = _grow(tree, parent, rng, segment, is_end, expansion=number, index=index)
+    return tree
+
+
 def _root() -> Tree[None]:
     header = TreeHeader(
         problem=Problem(id="bench", prompt="a tree"), prompt_ids=_PROMPT, policy_version="bench"
@@ -57,15 +78,25 @@ def _root() -> Tree[None]:
     return Tree(header, None, value=0.5)
 
 
-def _grow(tree: Tree[None], parent: int, rng: random.Random, segment: int, is_end: bool) -> int:
+def _grow(
+    tree: Tree[None],
+    parent: int,
+    rng: random.Random,
+    segment: int,
+    is_end: bool,
+    *,
+    expansion: int | None = None,
+    index: int = 0,
+) -> int:
+    """One more edge; without `expansion` it is one of its own."""
     ids = tuple(rng.randrange(_VOCABULARY) for _ in range(segment))
     log_probs = tuple(-rng.random() for _ in range(segment))
     number = len(tree)
     edge = Edge(
         spans=(Span(ids, log_probs),),
         provenance=Provenance(
-            expansion=number,
-            index=0,
+            expansion=number if expansion is None else expansion,
+            index=index,
             phase=0,
             request_id=f"request-{number}",
             policy_version="bench",

@@ -3,7 +3,7 @@
 import doctest
 
 import pytest
-from bench.overhead import trees
+from bench.overhead import timing, trees
 from bench.overhead.conversion import conversion_figures
 from bench.overhead.figure import Figure
 from bench.overhead.growth import growth_figures, memory_per_token
@@ -14,8 +14,22 @@ from focus.credit import DirectBranchTd
 from focus.records import actor_records
 
 
-def test_examples():
-    assert doctest.testmod(trees).failed == 0
+@pytest.mark.parametrize("module", [timing, trees])
+def test_examples(module):
+    assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("rollouts", [1, 2, 9])
+def test_rollouts_end_at_one_depth_and_each_is_an_expansion(rollouts):
+    tree = trees.rollout_tree(rollouts, depth=5, segment=2)
+    assert [tree[leaf].depth for leaf in tree.leaves()] == [5] * rollouts
+    assert {node.incoming.provenance.expansion for node in tree.edges()} == set(range(rollouts))
+
+
+def test_each_turn_calls_both():
+    called = []
+    assert timing.side_by_side(lambda: called.append("ours"), lambda: called.append("floor")) > 0
+    assert called.count("ours") > 1 < called.count("floor")
 
 
 @pytest.mark.parametrize("nodes", [2, 50, 400])
@@ -42,7 +56,7 @@ def test_a_figure_knows_which_way_is_better(better, value, met):
 @pytest.mark.full
 def test_conversion_and_growth_are_measured():
     found = [figure.id for figure in (*conversion_figures(), *growth_figures())]
-    assert found == ["P3", "P4", "P4", "P7", "P7", "P7", "P7", "P8", "P8"]
+    assert found == [*["P3"] * 6, "P4", "P4", "P7", "P7", "P7", "P7", "P8", "P8"]
 
 
 @pytest.mark.full

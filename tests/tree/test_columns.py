@@ -23,11 +23,14 @@ def test_columns_are_what_the_nodes_say(tree):
     assert columns.parents == [-1, *(node.parent for node in edges)]
     assert columns.values == [node.value for node in tree]
     assert columns.live == [node.id for node in tree if not node.is_terminal]
+    expected = [node.value for node in tree if not node.is_terminal]
+    assert columns.priors == expected
     assert columns.terminals == [node.id for node in tree if node.is_terminal]
     assert columns.trained == [node.id for node in edges if node.incoming.sampled_tokens]
     assert columns.rewards == [0.0, *(node.incoming.reward for node in edges)]
     assert columns.step_rewards == [0.0, *(node.incoming.step_reward for node in edges)]
     assert columns.durations == [0, *(node.incoming.duration for node in edges)]
+    assert columns.spans == [(), *(node.incoming.spans for node in edges)]
     for node in tree:
         below = [child.id for child in edges if child.parent == node.id]
         assert columns.children[node.id] == below

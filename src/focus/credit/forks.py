@@ -48,12 +48,10 @@ class Forks:
         """
         columns = tree.columns
         live, values = columns.live, columns.values
+        if math.isfinite(sum(columns.priors)):
+            return cls(range(len(tree)), live, columns.priors, columns.children, columns.trained)
+        _refuse(tree, estimator=estimator, allow_partial=allow_partial)
         priors = [value for node in live if (value := values[node]) is not None]
-        is_whole = len(priors) == len(live)
-        if not (is_whole or allow_partial) or not math.isfinite(sum(priors)):
-            _refuse(tree, estimator=estimator, allow_partial=allow_partial)
-        if is_whole:
-            return cls(range(len(tree)), live, priors, columns.children, columns.trained)
         known = [node for node in live if values[node] is not None]
         wanted = {*known, *columns.terminals}
         heads: list[list[NodeId]] = [[] for _ in range(len(tree))]

@@ -6,11 +6,11 @@ one pass over its edges gives the row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from focus.tokens import LogProbs, TokenIds
-from focus.tree import Node, NodeId, Tree
+from focus.tree import NodeId, Tree
 
 __all__ = ("Segment", "lay_out")
 
@@ -64,33 +64,42 @@ def lay_out(tree: Tree[Any], weights: Mapping[NodeId, float]) -> tuple[Segment, 
     3 5 1 4 6 (102,) (-0.625,) -0.5
     """
     rows = _Rows(tree, weights)
-    roots = [(0, tree.header.prompt_ids)]
-    for root, context in roots:
-        rows.start(root, context)
-        waiting = list(reversed(tree.children(root)))
+    children = tree.columns.children
+    roots = [0]
+    for root in roots:
+        rows.start(root)
+        waiting = children[root][::-1]
         while waiting:
-            node = rows.add(waiting.pop())
-            if node.rebased is None:
-                waiting += reversed(tree.children(node.id))
-            else:
-                roots.append((node.id, node.rebased))
+            node_id = waiting.pop()
+            rows.add(node_id)
+            if node_id in rows.contexts:
+                roots.append(node_id)
+            elif below := children[node_id]:
+                waiting += below[::-1]
     return tuple(rows.segments)
 
 
 class _Rows:
-    """Segments so far; and by node, the last one of its context and that context's length."""
+    """Segments so far; and by node, the last one of its context and that context's length.
+
+    Attributes:
+        segments: the row.
+        contexts: of the root and of folds, the tokens that their context starts with.
+    """
 
     def __init__(self, tree: Tree[Any], weights: Mapping[NodeId, float]) -> None:
+        columns = tree.columns
         self.segments: list[Segment] = []
-        self._nodes = list(tree)
-        self._weights = weights
-        self._own, self._below = _sizes(self._nodes)
-        self._last = [-1] * len(self._nodes)
-        self._length = [0] * len(self._nodes)
+        self.contexts = {0: tree.header.prompt_ids, **columns.contexts}
+        self._parents, self._spans = columns.parents, columns.spans
+        self._weights = list(map(weights.get, range(len(tree))))
+        self._own, self._below = self._sizes()
+        self._last, self._length = [-1] * len(tree), [0] * len(tree)
         self._at = 0
 
-    def start(self, node_id: NodeId, context: TokenIds) -> None:
+    def start(self, node_id: NodeId) -> None:
         """A context that nothing precedes."""
+        context = self.contexts[node_id]
         self._last[node_id] = len(self.segments) if context else -1
         self._length[node_id] = len(context)
         if context:
@@ -98,17 +107,15 @@ class _Rows:
             self.segments.append(Segment(node_id, self._at, -1, 0, end, context, (), 0.0))
             self._at += len(context)
 
-    def add(self, node_id: NodeId) -> Node[Any]:
+    def add(self, node_id: NodeId) -> None:
         """The spans of the edge into a node, whose parent is there already."""
-        node = self._nodes[node_id]
-        above = node.parent
-        assert above is not None, "only the root has no parent, and it starts a context"
-        weight = self._weights.get(node_id)
+        above, segments = self._parents[node_id], self.segments
+        weight = self._weights[node_id]
         last, length, at = self._last[above], self._length[above], self._at
         end = at + self._own[node_id]
-        if node.rebased is None:
+        if node_id not in self.contexts:
             end += self._below[node_id]
-        for span in node.incoming.spans:
+        for span in self._spans[node_id]:
             ids, log_probs = span.ids, span.log_probs
             if not ids:
                 continue
@@ -116,20 +123,19 @@ class _Rows:
                 segment = Segment(node_id, at, last, length, end, ids, (), 0.0)
             else:
                 segment = Segment(node_id, at, last, length, end, ids, log_probs, weight)
-            last = len(self.segments)
-            self.segments.append(segment)
+            last = len(segments)
+            segments.append(segment)
             length += len(ids)
             at += len(ids)
         self._last[node_id], self._length[node_id], self._at = last, length, at
-        return node
 
-
-def _sizes(nodes: Sequence[Node[Any]]) -> tuple[list[int], list[int]]:
-    """Tokens of each node's edge, and of all that is conditioned on its context."""
-    own, below = [0] * len(nodes), [0] * len(nodes)
-    for node in reversed(nodes):
-        if node.edge is not None and node.parent is not None:
-            size = sum([len(span.ids) for span in node.edge.spans])
-            own[node.id] = size
-            below[node.parent] += size if node.rebased is not None else size + below[node.id]
-    return own, below
+    def _sizes(self) -> tuple[list[int], list[int]]:
+        """Tokens of each node's edge, and of all that is conditioned on its context."""
+        own = [sum([len(span.ids) for span in spans]) for spans in self._spans]
+        below = [0] * len(own)
+        for node_id in range(len(own) - 1, 0, -1):
+            size = own[node_id]
+            below[self._parents[node_id]] += (
+                size if node_id in self.contexts else size + below[node_id]
+            )
+        return own, below

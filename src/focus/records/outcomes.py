@@ -16,13 +16,15 @@ def mean_outcomes(tree: Tree[Any]) -> list[float | None]:
     >>> mean_outcomes(build_tree(fork(0.5, fork(0.5, end(1.0), end(0.0)), fork(0.5))))
     [0.5, 0.5, 1.0, 0.0, None]
     """
+    columns = tree.columns
+    parents = columns.parents
     sums, counts = [0.0] * len(tree), [0] * len(tree)
-    for node in reversed(tree):
-        if node.is_terminal:
-            sums[node.id], counts[node.id] = tree.outcome(node.id), 1
-        if node.parent is not None:
-            sums[node.parent] += sums[node.id]
-            counts[node.parent] += counts[node.id]
+    for leaf in columns.terminals:
+        sums[leaf], counts[leaf] = columns.rewards[leaf], 1
+    for node in range(len(tree) - 1, 0, -1):
+        parent = parents[node]
+        sums[parent] += sums[node]
+        counts[parent] += counts[node]
     return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from focus.credit.base import Credit
@@ -10,9 +11,9 @@ from focus.records.layout import Segment
 from focus.records.outcomes import mean_outcomes
 from focus.records.packed_tree import PackedTree
 from focus.records.records import RecordKey
-from focus.records.tree_invariants import check_numbers, fail, type_names
-from focus.tokens import LogProbs, TokenIds
-from focus.tree import NodeId, Tree
+from focus.records.tree_invariants import NUMBERS, check_numbers, fail, has_types, type_names
+from focus.tokens import LogProbs, Span, TokenIds
+from focus.tree import Tree
 
 __all__ = ("check_packed_tree", "misplaced")
 
@@ -36,14 +37,14 @@ def check_packed_tree(packed: PackedTree, tree: Tree[Any], credit: Credit) -> No
     wrong = misplaced(packed.segments)
     if wrong is not None:
         fail(tree, (), "I20", wrong)
+    _check_weights(packed.segments, tree)
     _check_segments(packed, tree, credit)
     _check_edges(packed, tree, credit)
 
 
 def _check_lineage(packed: PackedTree, tree: Tree[Any]) -> None:
-    lineage = tuple(-1 if node.parent is None else node.parent for node in tree)
-    folds = tuple(node.id for node in tree if node.rebased is not None)
-    if packed.lineage != lineage or packed.folds != folds:
+    columns = tree.columns
+    if packed.lineage != tuple(columns.parents) or packed.folds != tuple(columns.contexts):
         fail(tree, (), "I8", f"{len(packed.lineage)} checkpoints in another lineage")
 
 
@@ -86,42 +87,54 @@ def misplaced(segments: Sequence[Segment]) -> str | None:
 
 def _check_segments(packed: PackedTree, tree: Tree[Any], credit: Credit) -> None:
     """Each run of tokens of the tree stands there once, behind what it was conditioned on."""
-    found: dict[NodeId, list[int]] = {}
-    for index, segment in enumerate(packed.segments):
-        found.setdefault(segment.node, []).append(index)
-    last = [-1] * len(tree)
-    for node in tree:
-        weight = credit.advantages.get(node.id)
-        before = -1 if node.parent is None else last[node.parent]
-        indices = iter(found.pop(node.id, ()))
-        for ids, log_probs, is_context in _runs(tree, node.id):
-            index = next(indices, -1)
+    segments, advantages = packed.segments, credit.advantages
+    first, following = _by_node(segments, tree)
+    columns = tree.columns
+    contexts = {0: tree.header.prompt_ids, **columns.contexts}
+    # One place more, the last: what the root, whose parent is −1, stands behind.
+    last = [-1] * (len(tree) + 1)
+    for node_id, (parent, spans) in enumerate(zip(columns.parents, columns.spans, strict=True)):
+        index, weight, before = first[node_id], advantages.get(node_id), last[parent]
+        for ids, log_probs, is_context in _runs(spans, contexts.get(node_id)):
             if index < 0:
-                fail(tree, (node.id,), "I19", f"{len(ids)} of its tokens are missing")
-            segment = packed.segments[index]
+                fail(tree, (node_id,), "I19", f"{len(ids)} of its tokens are missing")
+            segment = segments[index]
             if segment.parent != (-1 if is_context else before):
-                fail(tree, (node.id,), "I3", f"stands behind segment {segment.parent}")
+                fail(tree, (node_id,), "I3", f"stands behind segment {segment.parent}")
             _check_run(tree, segment, ids, log_probs, weight)
-            before = index
-        if next(indices, -1) >= 0:
-            fail(tree, (node.id,), "I19", "some of its tokens stand there twice")
-        last[node.id] = -1 if node.rebased == () else before
-    if found:
-        fail(tree, list(found), "I19", f"edges outside a tree of {len(tree)} nodes")
+            before, index = index, following[index]
+        if index >= 0:
+            fail(tree, (node_id,), "I19", "some of its tokens stand there twice")
+        last[node_id] = -1 if contexts.get(node_id) == () else before
 
 
-def _runs(tree: Tree[Any], node_id: NodeId) -> Iterator[tuple[TokenIds, LogProbs, bool]]:
+def _by_node(segments: Sequence[Segment], tree: Tree[Any]) -> tuple[list[int], list[int]]:
+    """First segment of each node, and of each segment the next one of its node; −1 for none."""
+    first, following = [-1] * len(tree), [-1] * len(segments)
+    for index in range(len(segments) - 1, -1, -1):
+        node_id = segments[index].node
+        if not 0 <= node_id < len(first):
+            fail(tree, (node_id,), "I19", f"edges outside a tree of {len(tree)} nodes")
+        following[index] = first[node_id]
+        first[node_id] = index
+    return first, following
+
+
+def _runs(
+    spans: Sequence[Span], context: TokenIds | None
+) -> Sequence[tuple[TokenIds, LogProbs, bool]]:
     """Tokens that a checkpoint adds: spans of its edge, then a context that starts with it."""
-    node = tree[node_id]
-    if node.edge is None:
-        if tree.header.prompt_ids:
-            yield tree.header.prompt_ids, (), True
-        return
-    for span in node.edge.spans:
-        if span.ids:
-            yield span.ids, span.log_probs or (), False
-    if node.rebased:
-        yield node.rebased, (), True
+    runs = [(span.ids, span.log_probs or (), False) for span in spans if span.ids]
+    if context:
+        runs.append((context, (), True))
+    return runs
+
+
+def _check_weights(segments: Sequence[Segment], tree: Tree[Any]) -> None:
+    weights = [segment.weight for segment in segments]
+    if not (has_types(weights, NUMBERS) and math.isfinite(sum(weights))):
+        for segment in segments:
+            check_numbers(tree, (segment.node,), "I11", "weight", (segment.weight,))
 
 
 def _check_run(
@@ -139,38 +152,34 @@ def _check_run(
         if segment.log_probs != expected:
             fail(tree, nodes, "I4", f"log-probs at {segment.start} differ from the reply")
     wanted = weight if expected and weight is not None else 0.0
-    check_numbers(tree, nodes, "I11", "weight", (segment.weight,))
-    if segment.weight != wanted:
+    if segment.weight is not wanted and segment.weight != wanted:
         fail(tree, nodes, "I12", f"weight {segment.weight}, its credit is {wanted}")
     if not expected:
         return
     if not segment.position:
         fail(tree, nodes, "I3", "empty prefix: nothing conditions the first id")
-    limit, size = tree.header.context_limit, segment.position + len(segment.ids)
-    if limit is not None and size > limit:
+    limit = tree.header.context_limit
+    if limit is not None and segment.position + len(ids) > limit:
+        size = segment.position + len(ids)
         fail(tree, nodes, "I18", f"{size} tokens, context limit {limit}")
 
 
 def _check_edges(packed: PackedTree, tree: Tree[Any], credit: Credit) -> None:
     """What belongs to a trained edge as a whole."""
-    nodes = packed.nodes
-    for head in credit.advantages:
+    found, advantages = packed.nodes, credit.advantages
+    for head in advantages:
         if not 0 < head < len(tree):
             fail(tree, (head,), "I10", f"{credit.estimator} gives credit to no edge of this tree")
-    trained = [
-        node.id
-        for node in tree.edges()
-        if node.id in credit.advantages and node.incoming.sampled_tokens
-    ]
-    if list(nodes) != trained:
-        fail(tree, nodes, "I10", f"trains {len(nodes)} edges, {len(trained)} have credit")
-    outcomes = mean_outcomes(tree)
-    for edge in packed.edges:
-        node = tree[edge.node]
-        if edge.truncated is not node.is_truncated:
-            fail(tree, (node.id,), "I14", f"truncated={edge.truncated}")
-        if edge.outcome != outcomes[node.id] or isinstance(edge.outcome, bool):
-            detail = f"outcome {edge.outcome}, finished leaves give {outcomes[node.id]}"
-            fail(tree, (node.id,), "I17", detail)
-        if edge.request_id != node.incoming.provenance.request_id:
-            fail(tree, (node.id,), "I4", f"reply {edge.request_id!r} is another edge's")
+    trained = tuple(node_id for node_id in tree.columns.trained if node_id in advantages)
+    if found != trained:
+        fail(tree, found, "I10", f"trains {len(found)} edges, {len(trained)} have credit")
+    outcomes, nodes = mean_outcomes(tree), list(tree)
+    for node_id, outcome, truncated, request_id in packed.edges:
+        node = nodes[node_id]
+        if truncated is not node.is_truncated:
+            fail(tree, (node_id,), "I14", f"truncated={truncated}")
+        if outcome != outcomes[node_id] or isinstance(outcome, bool):
+            detail = f"outcome {outcome}, finished leaves give {outcomes[node_id]}"
+            fail(tree, (node_id,), "I17", detail)
+        if request_id != node.incoming.provenance.request_id:
+            fail(tree, (node_id,), "I4", f"reply {request_id!r} is another edge's")

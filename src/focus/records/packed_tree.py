@@ -163,21 +163,22 @@ def pack_tree(tree: Tree[Any], credit: Credit) -> PackedTree:
         credit: one weight per edge to train, by head node; other edges are not trained.
     """
     segments = lay_out(tree, credit.advantages)
-    outcomes = mean_outcomes(tree)
+    outcomes, nodes = mean_outcomes(tree), list(tree)
     temperature, top_p, top_k = tree.header.sampling.law
     return PackedTree(
         source=RecordKey.of(tree),
         segments=segments,
-        lineage=tuple(-1 if node.parent is None else node.parent for node in tree),
-        folds=tuple(node.id for node in tree if node.rebased is not None),
+        lineage=tuple(tree.columns.parents),
+        folds=tuple(tree.columns.contexts),
         edges=tuple(
             TrainedEdge(
                 node_id,
                 outcomes[node_id],
-                tree[node_id].is_truncated,
-                tree[node_id].incoming.provenance.request_id,
+                nodes[node_id].is_truncated,
+                nodes[node_id].incoming.provenance.request_id,
             )
-            for node_id in sorted({segment.node for segment in segments if segment.log_probs})
+            for node_id in tree.columns.trained
+            if node_id in credit.advantages
         ),
         temperature=temperature,
         top_p=top_p,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from focus.tokens import Span, TokenIds
 from focus.tree.node import Node, NodeId
 from focus.tree.returns import Returns
 
@@ -21,8 +23,11 @@ class TreeColumns:
         children: in attach order.
         values: critic estimate V; None where there is none.
         live, terminals: nodes where the episode goes on, and where it ended.
+        priors: V of each live one, in their order; NaN where there is none.
         trained: heads of the edges that hold a sampled token.
         rewards, step_rewards, durations: of the incoming edge; 0 for the root.
+        spans: tokens of the incoming edge; none for the root.
+        contexts: of the folds, the tokens that their context starts afresh with.
         continued: the child that the same expansion went on to; 0 for none.
 
     >>> from focus.testing.trees import build_tree, chain, end, fork
@@ -37,11 +42,14 @@ class TreeColumns:
 
     __slots__ = (
         "children",
+        "contexts",
         "continued",
         "durations",
         "live",
         "parents",
+        "priors",
         "rewards",
+        "spans",
         "step_rewards",
         "terminals",
         "trained",
@@ -53,12 +61,15 @@ class TreeColumns:
         self.children: list[list[NodeId]] = [[]]
         self.values: list[float | None] = [root.value]
         self.live: list[NodeId] = [0]
+        self.priors: list[float] = [math.nan if root.value is None else root.value]
         self.terminals: list[NodeId] = []
         self.trained: list[NodeId] = []
+        self.contexts: dict[NodeId, TokenIds] = {}
         self.rewards: list[float] = [0.0]
         self.step_rewards: list[float] = [0.0]
         self.durations: list[int] = [0]
         self.continued: list[NodeId] = [0]
+        self.spans: list[tuple[Span, ...]] = [()]
 
     def append(self, parent: Node[Any], node: Node[Any]) -> None:
         """The numbers of a node that was attached below `parent`."""
@@ -69,13 +80,20 @@ class TreeColumns:
         self.children.append([])
         self.children[parent.id].append(node.id)
         self.values.append(node.value)
-        (self.terminals if node.is_terminal else self.live).append(node.id)
+        if node.is_terminal:
+            self.terminals.append(node.id)
+        else:
+            self.live.append(node.id)
+            self.priors.append(math.nan if node.value is None else node.value)
         if edge.sampled_tokens:
             self.trained.append(node.id)
+        if node.rebased is not None:
+            self.contexts[node.id] = node.rebased
         self.rewards.append(edge.reward)
         self.step_rewards.append(edge.step_reward)
         self.durations.append(edge.duration)
         self.continued.append(0)
+        self.spans.append(edge.spans)
 
     def gained(self, returns: Returns) -> list[float]:
         """r(e) of each edge, by its head; 0 for the root."""
