@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -128,6 +130,23 @@ async def test_recorded_replies_give_the_same_bytes(tmp_path: Path) -> None:
     recorded = RecordedPolicy.load(ScriptedPolicy(silent), tmp_path / "replies.json")
     again = await collected(make_collector(Shuffled(recorded, seed=5)))
     assert as_bytes(again, tmp_path) == first
+
+
+@pytest.mark.parametrize(
+    "search", [Search.two_phase(tokens=200), Search.cascade(tokens=200), Search.flat(6)]
+)
+async def test_a_tree_goes_with_its_last_reader_without_the_garbage_collector(
+    search: Search,
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        found = await collected(make_collector(search=search))
+        tree = weakref.ref(found.tree)
+        del found
+        assert tree() is None
+    finally:
+        gc.enable()
 
 
 async def test_children_extend_their_parents_exactly() -> None:

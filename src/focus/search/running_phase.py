@@ -38,10 +38,13 @@ class RunningPhase:
         self._costs = costs
         self._ledger = PhaseLedger(phase.budget, costs, extent=self.extent, started_s=started_s)
         self._outcomes = {view.tree.outcome(leaf) for leaf in view.tree.terminals()}
-        self._may_begin = True
+        self._door = _Door(phase, view, rooms)
         self._floor = (0.0, 0.0)
         self._walked = 0
-        self._frontier = Frontier(session, is_open=self._is_open, band_of=self._band_of)
+        # Neither knows this phase: in a ring its tree would wait for the garbage collector.
+        self._frontier = Frontier(
+            session, is_open=self._door.is_open, band_of=lambda node: costs.band(rooms[node])
+        )
         self._frontier.refresh(node.id for node in view.tree)
 
     @property
@@ -75,7 +78,7 @@ class RunningPhase:
         if standing and self._walked and self._ledger.held_tokens:
             waves = max(1.0, self._ledger.held_tokens / self._walked)
         self._walked = 0
-        self._may_begin = not standing
+        self._door.may_begin = not standing
         kept = 1 - 1 / waves
         self._floor = (kept * (self.free_tokens or 0), kept * slots)
         self._frontier.refresh([0])
@@ -160,15 +163,29 @@ class RunningPhase:
             reached_end=tree[chain[-1]].is_terminal,
         )
 
-    def _is_open(self, node_id: NodeId) -> bool:
-        # In lockstep branches join a rollout that is about to go on, or begin anew.
-        begins = node_id == 0 and self._may_begin
-        if self.phase.lockstep and not (begins or self._view.pending_at(node_id)):
-            return False
-        return self._rooms.is_forkable(node_id) and self.phase.gate.admits(
-            children=len(self._view.tree.children(node_id)),
-            pending=self._view.pending_at(node_id),
-        )
-
     def _band_of(self, node_id: NodeId) -> int:
         return self._costs.band(self._rooms[node_id])
+
+
+class _Door:
+    """Says whether a phase may buy a checkpoint now.
+
+    Attributes:
+        may_begin: in lockstep, whether rollouts may begin anew.
+    """
+
+    def __init__(self, phase: Phase, view: View, rooms: Rooms) -> None:
+        self._phase = phase
+        self._view = view
+        self._rooms = rooms
+        self.may_begin = True
+
+    def is_open(self, node_id: NodeId) -> bool:
+        pending = self._view.pending_at(node_id)
+        # In lockstep branches join a rollout that is about to go on, or begin anew.
+        begins = node_id == 0 and self.may_begin
+        if self._phase.lockstep and not (begins or pending):
+            return False
+        return self._rooms.is_forkable(node_id) and self._phase.gate.admits(
+            children=len(self._view.tree.children(node_id)), pending=pending
+        )
