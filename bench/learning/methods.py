@@ -51,18 +51,11 @@ METHODS: dict[str, Method] = PEERS | {
         about="flat rollouts, one if no more fit; lambda TD on a surprisal critic",
     ),
     "focus-mixed": Method(
-        search=until_mixed(RootOnly(), most=3.0),
+        search=until_mixed(RootOnly(), most=2.5),
         credit=STEPWISE,
         critic="free",
         values="surprisal",
         about="rollouts until two end differently; lambda TD on a surprisal critic",
-    ),
-    "focus-mixed-tree": Method(
-        search=until_mixed(ValueRefinement(gain="preposterior"), most=3.0),
-        credit=STEPWISE,
-        critic="free",
-        values="surprisal",
-        about="branches until two leaves differ; lambda TD on a surprisal critic",
     ),
     "focus-network": Method(
         search=two_phase,
