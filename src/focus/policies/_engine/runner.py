@@ -58,6 +58,11 @@ class Runner:
         if recording is not None:
             self._try(recording)
 
+    @property
+    def replays(self) -> bool:
+        """Passes of one token a row are recorded and replayed."""
+        return self._replay is not None
+
     def default_cache_tokens(self) -> int:
         """How many tokens fit in 512 MiB or, on a GPU, in a quarter of its free memory."""
         room = 512 * 2**20
