@@ -30,7 +30,14 @@ FIGURES = (
 )
 
 
-BENCH = (sys.executable, "-m", "focus", "bench", "closed-loop", "--quick")
+# A parent that ignores Ctrl-C, as shells let background jobs do, passes that on.
+FOCUS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from focus.cli.main import app
+app()
+"""
+BENCH = (sys.executable, "-c", FOCUS, "bench", "closed-loop", "--quick")
 
 
 def bench(folder: Path, *options: str) -> dict[str, Any]:
