@@ -74,7 +74,7 @@ class Loopback:
         self.asks: list[Ask] = []
         self.arrived = asyncio.Event()
         self.connections = 0
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
 
     @property
     def url(self) -> str:
@@ -91,7 +91,7 @@ class Loopback:
     async def listen(self) -> None:
         """Take connections; again, on the same port, after `refuse`."""
         self._server = await asyncio.start_server(
-            self._connection, "127.0.0.1", self._port, limit=2**22
+            self._connected, "127.0.0.1", self._port, limit=2**22
         )
         self._port = self._server.sockets[0].getsockname()[1]
 
@@ -106,17 +106,19 @@ class Loopback:
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         tasks = set(self._tasks)
-        for task in tasks:
+        for task, writer in self._tasks.items():
             task.cancel()
+            writer.transport.abort()  # a task that is cancelled before it began closes nothing
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = asyncio.ensure_future(self._connection(reader, writer))
+        self._tasks[task] = writer
+        task.add_done_callback(self._tasks.pop)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 ask = await _read(reader)
