@@ -54,6 +54,8 @@ def _handler(
             self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
+            if self.close_connection:  # unsaid, a client would send its next request here
+                self.send_header("connection", "close")
             self.end_headers()
             self.wfile.write(body)
 
