@@ -29,7 +29,8 @@ __all__ = (
 _LOST = frozenset({"books", "lost", "doubled"})
 _SILENCE_S = 0.3
 _PATIENCE_S = 60.0
-"""For a reply that comes, however slow the machine; only silence is cut short."""
+"""For a reply that comes, however slow the machine; only silence is cut short, and a connection
+that was taken by a socket which then refused: nobody reads it."""
 _FEW_TOKENS = 24
 _MOST_REQUESTS = 1.6
 
@@ -156,7 +157,7 @@ def _alone(fault: Fault, number: int) -> Gauntlet:
         seed=number,
         tokens=_FEW_TOKENS,
         attempts=2,
-        deadline_s=_SILENCE_S if fault.is_silent else _PATIENCE_S,
+        deadline_s=_SILENCE_S if fault.is_silent or fault.refuses else _PATIENCE_S,
     )
 
 
