@@ -66,7 +66,7 @@ class Process:
 def start(
     command: Sequence[str], *, mark: str, log: Path, folder: Path, environment: Mapping[str, str]
 ) -> Process:
-    """Start a child in a group of its own; what it prints is added to `log`.
+    """Start a child in a group of its own, which can be found; what it prints is added to `log`.
 
     Raises:
         ConfigError: the command cannot be run.
@@ -84,23 +84,36 @@ def start(
             )
         except OSError as error:
             raise ConfigError(f"cannot start {command[0]!r}: {error.strerror}") from error
+    _until_marked(own, mark)
     return Process(own.pid, _started(own.pid) or "", own)
+
+
+def _until_marked(own: subprocess.Popen[bytes], mark: str) -> None:
+    """Its environment can be read a moment after the kernel told that it was started."""
+    deadline = time.monotonic() + _KILL_S
+    while _PROC.exists() and own.poll() is None and not _is_marked(own.pid, mark):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_S)
 
 
 def find_marked(mark: str) -> Process | None:
     """The living leader of the group that was started under `mark`."""
-    wanted = f"{MARK_VARIABLE}={mark}".encode()
     for pid in _pids():
         if _group(pid) != pid:
             continue
-        try:
-            environment = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
         started = _started(pid)
-        if wanted in environment and started is not None:
+        if _is_marked(pid, mark) and started is not None:
             return Process(pid, started)
     return None
+
+
+def _is_marked(pid: int, mark: str) -> bool:
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return f"{MARK_VARIABLE}={mark}".encode() in environment
 
 
 def end_all(processes: Sequence[Process], *, patience_s: float) -> None:
