@@ -13,16 +13,16 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from focus._processes import PROC, group_is_empty, group_of, pids, stat_of
 from focus.errors import ConfigError
 
 __all__ = ("MARK_VARIABLE", "Process", "end_all", "find_marked", "start")
 
 MARK_VARIABLE = "FOCUS_LOOP_CHILD"
-_PROC = Path("/proc")
 _POLL_S = 0.02
 _KILL_S = 1.0
 """What a killed process needs at most to be gone, unless the kernel holds it."""
@@ -60,7 +60,7 @@ class Process:
 
     def group_is_empty(self) -> bool:
         """Nobody of the group is left, the dead that nobody waited for not counted."""
-        return not any(_group(pid) == self.pid for pid in _pids())
+        return group_is_empty(self.pid)
 
 
 def start(
@@ -91,7 +91,7 @@ def start(
 def _until_marked(own: subprocess.Popen[bytes], mark: str) -> None:
     """Its environment can be read a moment after the kernel told that it was started."""
     deadline = time.monotonic() + _KILL_S
-    while _PROC.exists() and own.poll() is None and not _is_marked(own.pid, mark):
+    while PROC.exists() and own.poll() is None and not _is_marked(own.pid, mark):
         if time.monotonic() > deadline:
             break
         time.sleep(_POLL_S)
@@ -99,8 +99,8 @@ def _until_marked(own: subprocess.Popen[bytes], mark: str) -> None:
 
 def find_marked(mark: str) -> Process | None:
     """The living leader of the group that was started under `mark`."""
-    for pid in _pids():
-        if _group(pid) != pid:
+    for pid in pids():
+        if group_of(pid) != pid:
             continue
         started = _started(pid)
         if _is_marked(pid, mark) and started is not None:
@@ -110,7 +110,7 @@ def find_marked(mark: str) -> Process | None:
 
 def _is_marked(pid: int, mark: str) -> bool:
     try:
-        environment = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        environment = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
         return False
     return f"{MARK_VARIABLE}={mark}".encode() in environment
@@ -141,28 +141,6 @@ def _is_over(process: Process) -> bool:
     return process.has_ended() and process.group_is_empty()
 
 
-def _pids() -> Iterator[int]:
-    with contextlib.suppress(OSError):
-        for name in os.listdir(_PROC):
-            if name.isdecimal():
-                yield int(name)
-
-
-def _stat(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat after the name, which may hold anything; None when gone."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return text.rpartition(")")[2].split()
-
-
-def _group(pid: int) -> int | None:
-    """The group of a process that is alive: a zombie has ended."""
-    fields = _stat(pid)
-    return None if fields is None or fields[0] in "ZX" else int(fields[2])
-
-
 def _started(pid: int) -> str | None:
-    fields = _stat(pid)
+    fields = stat_of(pid)
     return None if fields is None or fields[0] in "ZX" else fields[19]

@@ -14,7 +14,7 @@ from focus.problem import Message
 from focus.rendering import Profile, decode, load_tokenizer, profile_named, tokenizer_hash
 from focus.tokens import TokenIds
 
-__all__ = ("Codec",)
+__all__ = ("Codec", "Coded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,41 @@ class Codec:
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """Text of `ids` in one decode; special tokens dropped unless kept."""
         return decode(self.tokenizer, ids, keep_special=keep_special)
+
+
+class Coded:
+    """What a policy tells of its ids and texts, by its `Codec`."""
+
+    _codec: Codec
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids lie in [0, vocab_size)."""
+        return self._codec.vocab_size
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """Names the id ↔ text mapping."""
+        return self._codec.tokenizer_hash
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer; hold ``focus.rendering.lock_of(tokenizer)`` to use it elsewhere."""
+        return self._codec.tokenizer
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> TokenIds:
+        """Prompt ids of a conversation, through this policy's profile."""
+        return self._codec.render(messages, tools)
+
+    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
+        """Ids between a reply and the next one, through this policy's profile."""
+        return self._codec.continuation(messages, closed=closed)
+
+    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
+        """Text of `ids` in one decode; special tokens dropped unless kept."""
+        return self._codec.decode(ids, keep_special=keep_special)
 
 
 def _folder(model: str | Path) -> Path | None:

@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
+from focus._closing import Closing
 from focus.errors import ConfigError, CorruptReply, Refused, RequestError
 from focus.policies.base import RequestTag
 from focus.policies.http import HttpServer
@@ -40,7 +40,7 @@ class _Entry:
     kind: str
 
 
-class OpenAIChatPolicy:
+class OpenAIChatPolicy(Closing):
     """Any server of the chat completions API; a :class:`focus.policies.base.Policy`.
 
     Such a server shows no token ids and no log-probs of its tool calls, so an id here stands
@@ -151,17 +151,6 @@ class OpenAIChatPolicy:
     async def aclose(self) -> None:
         """Close the client that it made itself."""
         await self._server.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     def _payload(self, prefix: TokenIds, sampling: Sampling) -> dict[str, Any]:
         if not all(0 <= token < len(self._entries) for token in prefix):

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import itertools
 import secrets
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import httpx
 
+from focus._closing import Closing
 from focus.errors import ConfigError, CorruptReply, Refused, RequestError
 from focus.policies.base import Ask, RequestTag
-from focus.policies.codec import Codec
+from focus.policies.codec import Codec, Coded
 from focus.policies.convention import LogProbConvention, probe_convention
 from focus.policies.http import HttpServer, JsonServer
 from focus.problem import Message
@@ -45,7 +44,7 @@ class ProbeReport:
     model: str
 
 
-class ServedPolicy(ABC):
+class ServedPolicy(Coded, Closing):
     """A :class:`focus.policies.base.Policy` behind HTTP; a backend says how one reply is had.
 
     Args:
@@ -119,38 +118,9 @@ class ServedPolicy(ABC):
         return self._train_temperature
 
     @property
-    def vocab_size(self) -> int:
-        """Ids lie in [0, vocab_size)."""
-        return self._codec.vocab_size
-
-    @property
-    def tokenizer_hash(self) -> str:
-        """Names the id ↔ text mapping."""
-        return self._codec.tokenizer_hash
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer; hold ``focus.rendering.lock_of(tokenizer)`` to use it elsewhere."""
-        return self._codec.tokenizer
-
-    @property
     def log_probs(self) -> LogProbConvention:
         """What the server's log-probs are: declared, or found by `probe`."""
         return self._convention
-
-    def render(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
-    ) -> TokenIds:
-        """Prompt ids of a conversation, through this policy's profile."""
-        return self._codec.render(messages, tools)
-
-    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
-        """Ids between a reply and the next one, through this policy's profile."""
-        return self._codec.continuation(messages, closed=closed)
-
-    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
-        """Text of `ids` in one decode; special tokens dropped unless kept."""
-        return self._codec.decode(ids, keep_special=keep_special)
 
     async def generate(
         self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
@@ -272,17 +242,6 @@ class ServedPolicy(ABC):
     async def aclose(self) -> None:
         """Close the client it made; a borrowed one stays open."""
         await self._transport.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 def plain_key(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,9 +12,8 @@ from typing import Any
 from focus._extras import require
 from focus.errors import Aborted, CorruptReply, Refused, RequestError
 from focus.policies.base import RequestTag
-from focus.policies.codec import Codec
+from focus.policies.codec import Codec, Coded
 from focus.policies.tinker_faults import classify_tinker
-from focus.problem import Message
 from focus.sampling import Sampling
 from focus.tokens import FinishReason, Generation, TokenIds
 
@@ -24,7 +23,7 @@ _MOST_SAMPLES = 32
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
-class TinkerPolicy:
+class TinkerPolicy(Coded):
     """Samples from one snapshot that Tinker serves; a :class:`focus.policies.base.Policy`.
 
     A sampling client stands for fixed weights, so `version` never changes: a round that
@@ -78,35 +77,6 @@ class TinkerPolicy:
     def context_limit(self) -> int | None:
         """Most tokens of prompt plus reply; None when unknown."""
         return self._context_limit
-
-    @property
-    def vocab_size(self) -> int:
-        """Ids lie in [0, vocab_size)."""
-        return self._codec.vocab_size
-
-    @property
-    def tokenizer_hash(self) -> str:
-        """Names the id ↔ text mapping."""
-        return self._codec.tokenizer_hash
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer; hold ``focus.rendering.lock_of(tokenizer)`` to use it elsewhere."""
-        return self._codec.tokenizer
-
-    def render(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
-    ) -> TokenIds:
-        """Prompt ids of a conversation, through this policy's profile."""
-        return self._codec.render(messages, tools)
-
-    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
-        """Text of `ids` in one decode; special tokens dropped unless kept."""
-        return self._codec.decode(ids, keep_special=keep_special)
-
-    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
-        """Ids that answer a reply: end of turn unless `closed`, `messages`, header."""
-        return self._codec.continuation(messages, closed=closed)
 
     async def generate(
         self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None

@@ -7,9 +7,9 @@ import random
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from focus._closing import Closing
 from focus._extras import require
 from focus.errors import ConfigError, Refused, RequestError
 from focus.models import resolve
@@ -29,7 +29,7 @@ __all__ = ("TransformersPolicy",)
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
-class TransformersPolicy:
+class TransformersPolicy(Closing):
     """Samples from a model of this process; a :class:`focus.policies.base.Policy`.
 
     One worker thread owns the model and steps one batch that requests join and leave
@@ -273,17 +273,6 @@ class TransformersPolicy:
     async def aclose(self) -> None:
         """`close`, without blocking the loop while the last step ends."""
         await asyncio.to_thread(self.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 def _outcome(future: asyncio.Future[Generation]) -> Generation | RequestError:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from focus._processes import stat_of
 from focus.errors import FocusError
 from focus.promises.base import Measured, Stand
 from focus.promises.signalled import CHILD
@@ -125,11 +126,8 @@ def _outlives(pid: int) -> bool:
     """Whether it stays; its parent's end is what ends it."""
     until = time.monotonic() + _STAYS_S
     while time.monotonic() < until:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return False
-        if state == "Z":
+        fields = stat_of(pid)
+        if fields is None or fields[0] == "Z":
             return False
         time.sleep(0.01)
     return True

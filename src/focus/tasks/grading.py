@@ -20,13 +20,13 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
+from focus._closing import Closing
 from focus.errors import ConfigError, GraderError, ProblemError
 from focus.tasks.answers import Verdict, last_box, reference_text, tail
 from focus.tasks.memory import Memory
@@ -68,7 +68,7 @@ class GraderCounts:
         return self.graded >= _ENOUGH and self.right == 0
 
 
-class Grader:
+class Grader(Closing):
     """Grades answers in killable processes.
 
     May be built before any event loop and used from several, one after another or at the
@@ -172,17 +172,6 @@ class Grader:
         self._usable.clear()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._pool.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         ticket = Ticket()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import anyio
 
 from focus._cancellation import to_its_end
+from focus._closing import Closing
 from focus.agent.env import StepResult
 from focus.agent.episodes.ledger import OpenStates
 from focus.agent.episodes.plain import decode_transition, digest, encode_action
@@ -36,7 +36,7 @@ class ProcessState:
     way: Recording
 
 
-class ProcessEnv:
+class ProcessEnv(Closing):
     """Forks an episode by forking its process: all of its memory, whatever it is made of.
 
     A small server imports the episode's module once, at the first `reset` (which the agent's
@@ -79,17 +79,6 @@ class ProcessEnv:
     def open_states(self) -> int:
         """States that were given out and not released; each is a process."""
         return len(self._open)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """End every process; states are released with it. May be called again."""

@@ -15,6 +15,7 @@ from subprocess import PIPE, STDOUT
 import anyio
 import anyio.abc
 
+from focus._processes import group_is_empty
 from focus.errors import ConfigError, EnvError
 
 __all__ = ("Ran", "Sandbox")
@@ -143,26 +144,8 @@ async def _end(process: anyio.abc.Process) -> None:
         await process.wait()
         await process.aclose()
         with anyio.move_on_after(_DYING_S):
-            while _is_alive(process.pid):  # noqa: ASYNC110 - not our child: nobody tells us
+            while not group_is_empty(process.pid):  # noqa: ASYNC110 - nobody tells of these
                 await anyio.sleep(0.005)
-
-
-def _is_alive(group: int) -> bool:
-    """Whether a process group has members that have not ended (zombies have).
-
-    Children of a killed command are not ours to wait for, and a killed process runs until it
-    gets the signal.
-    """
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            state, _, member_of, *_ = entry.read_bytes().rpartition(b")")[2].split()
-            if int(member_of) == group and state != b"Z":
-                return True
-    return False
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from focus._processes import pids, stat_of
+
 __all__ = ("Footprint", "descendants", "footprint", "own_temporary_folder")
 
 
@@ -84,12 +86,10 @@ def _entries(folder: Path) -> int:
 def descendants(root: int) -> set[int]:
     """Process ids below `root`; none where the system has no /proc."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            after_name = entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
-            continue
-        children.setdefault(int(after_name.split()[1]), []).append(int(entry.parent.name))
+    for pid in pids():
+        fields = stat_of(pid)
+        if fields is not None:
+            children.setdefault(int(fields[1]), []).append(pid)
     found: set[int] = set()
     todo = [root]
     while todo:
