@@ -8,6 +8,8 @@ import json
 import traceback
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 
@@ -260,6 +262,67 @@ async def test_a_cancelled_request_leaves_the_client_usable() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert await server.get("/x") == "fine"
+        await server.aclose()
+
+
+async def until_standing(loopback: Loopback, connections: int) -> None:
+    """The server has heard of it, too."""
+    with anyio.fail_after(10):
+        while loopback.standing != connections:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_each_of_many_requests_at_once_has_a_connection_which_later_ones_use() -> None:
+    everybody = asyncio.Barrier(5)
+
+    async def handler(ask: Ask) -> Answer:
+        await everybody.wait()
+        return Answer.of(ask.path)
+
+    async with Loopback(handler) as loopback:
+        server = HttpServer(loopback.url)
+        for _ in range(3):
+            asked = [f"/{number}" for number in range(5)]
+            assert await asyncio.gather(*map(server.get, asked)) == asked
+        assert loopback.connections == loopback.standing == 5
+        await server.aclose()
+        await until_standing(loopback, 0)
+
+
+async def test_a_connection_that_the_server_closed_meanwhile_is_replaced_unnoticed() -> None:
+    async with Loopback(always(Cut(Answer.of(1).wire()))) as loopback:
+        server = HttpServer(loopback.url)
+        for number in range(1, 4):
+            assert await server.get("/x") == 1
+            await until_standing(loopback, 0)
+            assert loopback.connections == number
+        await server.aclose()
+
+
+class Silence:
+    """No answer, until the client goes away."""
+
+    async def say(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        assert await reader.read() == b""
+        return False
+
+
+async def test_a_connection_with_something_unread_is_closed_and_not_used_again() -> None:
+    async def handler(ask: Ask) -> Answer | Silence:
+        return Silence() if ask.path == "/hang" else Answer(b"1" * 100)
+
+    async with Loopback(handler) as loopback:
+        server = HttpServer(loopback.url)
+        with pytest.raises(CorruptReply):
+            await server.post("/long", {}, most_bytes=10)
+        await until_standing(loopback, 0)
+        loopback.arrived.clear()
+        async with anyio.create_task_group() as group:
+            group.start_soon(server.get, "/hang")
+            await loopback.arrived.wait()
+            group.cancel_scope.cancel()
+        await until_standing(loopback, 0)
+        assert loopback.connections == 2
         await server.aclose()
 
 

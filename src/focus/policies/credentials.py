@@ -31,33 +31,28 @@ class Credentials(httpx.Auth):
 
     Args:
         address: perhaps with ``user:password@``.
-        api_key: a bearer token.
+        api_key: a bearer token; not beside a user and password.
+
+    Attributes:
+        header: what a request carries as its authorization; None without credentials.
     """
 
     def __init__(self, address: httpx.URL, api_key: str | None) -> None:
-        self._basic = httpx.BasicAuth(address.username, address.password)
-        self._kind = "bearer" if api_key else "basic" if address.userinfo else "none"
+        self.header: str | None = f"Bearer {api_key}" if api_key else None
         self._secrets = [part for part in (api_key, address.password) if part]
         if address.userinfo:
-            pair = f"{address.username}:{address.password}".encode()
-            self._secrets += [address.userinfo.decode(), base64.b64encode(pair).decode()]
+            pair = base64.b64encode(f"{address.username}:{address.password}".encode()).decode()
+            self._secrets += [address.userinfo.decode(), pair]
+            self.header = f"Basic {pair}"
         if len(address.username) >= _LONG_NAME:
             self._secrets.append(address.username)
-        if self._kind != "none":
+        if self.header is not None:
             _known.add(self)
 
     def auth_flow(self, request: httpx.Request) -> Any:
-        if self._kind == "bearer":
-            request.headers["authorization"] = f"Bearer {self._secrets[0]}"
-        if self._kind == "basic":
-            yield from self._basic.auth_flow(request)
-        else:
-            yield request
-
-    def signed(self, request: httpx.Request) -> httpx.Request:
-        """The request with these credentials."""
-        signed: httpx.Request = next(self.auth_flow(request))
-        return signed
+        if self.header is not None:
+            request.headers["authorization"] = self.header
+        yield request
 
     def redacted(self, text: str) -> str:
         """`text` with every secret that a server echoed taken out."""

@@ -6,10 +6,12 @@ import asyncio
 import functools
 import re
 import weakref
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NamedTuple, Protocol
 
+import anyio
+import httpcore
 import httpx
 
 from focus.errors import (
@@ -30,6 +32,15 @@ __all__ = ("HttpServer", "JsonServer")
 _MOST_REPLY_BYTES = 16 * 2**20
 _MOST_ERROR_BYTES = 4096
 _TIMEOUT = httpx.Timeout(None, connect=10.0)
+_KEPT_S = 5.0
+"""A connection that was idle for longer is not used again: servers close theirs."""
+
+_BROKEN = (
+    httpx.TransportError,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+)
 _SHOWN = 60
 """Characters of a body that is no JSON, enough to tell an error page from a cut reply."""
 
@@ -170,7 +181,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         client = self._own.get(loop)
         if client is None:
-            client = self._own[loop] = _Connections(is_secure=self._address.scheme == "https")
+            client = self._own[loop] = _Connections(self._address)
         return client
 
     async def _exchange(
@@ -186,13 +197,13 @@ class HttpServer:
         fault: RequestError | None = None
         body = b""
         try:
-            async with self._answer(method, path, content, headers) as response:
-                fault = await self._status_fault(response, where)
+            async with self._answer(method, self._url + path, content, headers) as answer:
+                fault = await self._status_fault(answer, where)
                 if fault is None:
                     most = min(self._most_bytes, most_bytes or self._most_bytes)
-                    body = await _body(response, where, most)
+                    body = await _body(answer, where, most)
                     return _parsed(body)
-        except httpx.TransportError as error:
+        except _BROKEN as error:
             text = self._auth.redacted(str(error))
             fault = TransientError(f"{where}: {type(error).__name__}" + (text and f": {text}"))
             fault.__cause__ = type(error)(text)
@@ -205,97 +216,131 @@ class HttpServer:
             fault = error
         raise self._auth.cleaned(fault)
 
-    @asynccontextmanager
-    async def _answer(
-        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
-    ) -> AsyncIterator[httpx.Response]:
+    def _answer(
+        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[_Answer]:
         fixed = {**headers, "accept": "application/json", "accept-encoding": "identity"}
         if content is not None:
             fixed["content-type"] = "application/json"
-        if self._borrowed is None:
-            request = httpx.Request(
-                method,
-                _parsed_url(self._url + path),
-                content=content,
-                headers=fixed,
-                extensions={"timeout": _TIMEOUT.as_dict()},
-            )
-            async with self._connections().answer(self._auth.signed(request)) as response:
-                yield response
-        else:
-            async with self._borrowed.stream(
-                method,
-                self.url + path,
-                content=content,
-                headers=fixed,
-                auth=self._auth,
-                follow_redirects=False,
-                timeout=_TIMEOUT,
-            ) as response:
-                yield response
+        if self._borrowed is not None:
+            return self._answer_of(self._borrowed, method, url, content, fixed)
+        if self._auth.header is not None:
+            fixed["authorization"] = self._auth.header
+        return self._connections().answer(method, url, content, fixed)
 
-    async def _status_fault(self, response: httpx.Response, where: str) -> RequestError | None:
-        if response.is_success:
+    @asynccontextmanager
+    async def _answer_of(
+        self,
+        client: httpx.AsyncClient,
+        method: str,
+        url: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+    ) -> AsyncIterator[_Answer]:
+        async with client.stream(
+            method,
+            url,
+            content=content,
+            headers=headers,
+            auth=self._auth,
+            follow_redirects=False,
+            timeout=_TIMEOUT,
+        ) as response:
+            yield _Answer(response.status_code, response.headers, response.aiter_bytes())
+
+    async def _status_fault(self, answer: _Answer, where: str) -> RequestError | None:
+        if 200 <= answer.status < 300:
             return None
         head = bytearray()
-        if _encoding(response) is None:
-            async for chunk in response.aiter_bytes():
+        if _encoding(answer) is None:
+            async for chunk in answer.chunks:
                 head += chunk
                 if len(head) >= _MOST_ERROR_BYTES:
                     break
         text = head[:_MOST_ERROR_BYTES].decode("utf-8", "replace")
         text = self._auth.redacted(re.sub(r"[\s\x00-\x1f]+", " ", text).strip())
-        fault = classify_status(response.status_code, body=text, headers=response.headers)
+        fault = classify_status(answer.status, body=text, headers=answer.headers)
         if fault is not None:
             fault.message = f"{where}: {fault.message}"
         return fault
 
 
-class _Connections:
-    """The connections of one loop, each with a transport of its own.
+class _Answer(NamedTuple):
+    """What a server answered, its body unread."""
 
-    A pool of several looks at all of them before and after each request, and a client does a
-    browser's work around it (cookies, redirects, proxies); together that is twice what the
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterable[bytes]
+
+
+class _Connections:
+    """The connections of one loop: one per request at once, kept for later ones.
+
+    A pool looks at all of its own before and after each request, and a client does a browser's
+    work around it (cookies, redirects, proxies); together that is twice what the
     request itself costs.
     """
 
-    def __init__(self, *, is_secure: bool) -> None:
+    def __init__(self, address: httpx.URL) -> None:
+        self._host = address.netloc
         # Plain HTTP has no certificate to check; loading the bundle would take 50 ms.
-        self._verify = httpx.create_ssl_context(verify=is_secure, trust_env=False)
-        self._all: list[httpx.AsyncHTTPTransport] = []
-        self._free: list[httpx.AsyncHTTPTransport] = []
+        self._verify = httpx.create_ssl_context(verify=address.scheme == "https", trust_env=False)
+        self._all: set[httpcore.AsyncHTTPConnection] = set()
+        self._free: list[httpcore.AsyncHTTPConnection] = []
 
     @asynccontextmanager
-    async def answer(self, request: httpx.Request) -> AsyncIterator[httpx.Response]:
+    async def answer(
+        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[_Answer]:
         """What the server answers, on the connection that was used last of those that are free."""
-        transport = self._free.pop() if self._free else self._made()
+        target = _target(url)
+        connection = await self._taken(target.origin)
         try:
-            response = await transport.handle_async_request(request)
-            try:
-                yield response
-            finally:
-                await response.aclose()
+            async with connection.stream(
+                method,
+                target,
+                headers=[("host", self._host), *headers.items()],
+                content=content,
+                extensions={"timeout": _TIMEOUT.as_dict()},
+            ) as response:
+                yield _Answer(
+                    response.status, httpx.Headers(response.headers), response.aiter_stream()
+                )
         finally:
-            self._free.append(transport)
+            if connection.is_available():
+                self._free.append(connection)
+            else:
+                await self._close(connection)
 
     async def aclose(self) -> None:
-        for transport in self._all:
-            await transport.aclose()
+        while self._all:
+            await self._close(next(iter(self._all)))
 
-    def _made(self) -> httpx.AsyncHTTPTransport:
-        transport = httpx.AsyncHTTPTransport(
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=1),
-            trust_env=False,
-            verify=self._verify,
+    async def _taken(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection:
+        while self._free:
+            connection = self._free.pop()
+            if not connection.has_expired():
+                return connection
+            await self._close(connection)
+        connection = httpcore.AsyncHTTPConnection(
+            origin, ssl_context=self._verify, keepalive_expiry=_KEPT_S
         )
-        self._all.append(transport)
-        return transport
+        self._all.add(connection)
+        return connection
+
+    async def _close(self, connection: httpcore.AsyncHTTPConnection) -> None:
+        self._all.discard(connection)
+        with anyio.CancelScope(shield=True):
+            await connection.aclose()
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed_url(url: str) -> httpx.URL:
+def _target(url: str) -> httpcore.URL:
     """Parsed once: a server is asked at the same few addresses all the time."""
-    return httpx.URL(url)
+    parsed = httpx.URL(url)
+    return httpcore.URL(
+        scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path
+    )
 
 
 def _address(url: str) -> httpx.URL:
@@ -311,21 +356,21 @@ def _address(url: str) -> httpx.URL:
     return address
 
 
-async def _body(response: httpx.Response, where: str, most_bytes: int) -> bytes:
-    encoding = _encoding(response)
+async def _body(answer: _Answer, where: str, most_bytes: int) -> bytes:
+    encoding = _encoding(answer)
     if encoding is not None:
         raise CorruptReply(f"{where}: the reply is encoded as {encoding[:40]!r}, unasked for")
     body = bytearray()
-    async for chunk in response.aiter_bytes():
+    async for chunk in answer.chunks:
         body += chunk
         if len(body) > most_bytes:
             raise CorruptReply(f"{where}: the reply exceeds {most_bytes} bytes")
     return bytes(body)
 
 
-def _encoding(response: httpx.Response) -> str | None:
+def _encoding(answer: _Answer) -> str | None:
     """How the body is compressed, though we asked for none; None when it is not."""
-    encoding: str = response.headers.get("content-encoding", "identity")
+    encoding = answer.headers.get("content-encoding", "identity")
     return None if encoding == "identity" else encoding
 
 

@@ -84,6 +84,11 @@ class Loopback:
     def port(self) -> int:
         return self._port
 
+    @property
+    def standing(self) -> int:
+        """Connections that neither side has closed."""
+        return len(self._tasks)
+
     def asked(self, path: str) -> list[Ask]:
         """The requests to one path, in order of arrival."""
         return [ask for ask in self.asks if ask.path == path]
