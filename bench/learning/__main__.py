@@ -10,7 +10,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from bench.learning.comparison import Comparison
+from bench.learning.comparison import Comparison, Grid
 from bench.learning.methods import METHODS
 from bench.learning.report import read_curves, write_report
 from bench.learning.sweep import run_all
@@ -46,8 +46,10 @@ def main() -> int:
         task=options.task,
         model=options.model,
         methods=tuple(methods),
-        rates=tuple(map(float, options.rates.split(","))),
-        batches=tuple(tuple(map(int, batch)) for batch in batches),
+        grid=Grid(
+            rates=tuple(map(float, options.rates.split(","))),
+            batches=tuple(tuple(map(int, batch)) for batch in batches),
+        ),
         seeds=options.seeds,
         budget=options.budget,
         tokens_per_prompt=options.tokens_per_prompt,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,28 @@ from bench.learning.trial import TrialSpec
 
 from focus.errors import ConfigError
 
-__all__ = ("REGISTERED", "Comparison", "Registration", "read_registration")
+__all__ = ("REGISTERED", "Comparison", "Grid", "Registration", "read_registration")
 
 REGISTERED = Path(__file__).with_name("preregistered.toml")
 BATCH = ("prompts", "minibatches", "tokens_per_prompt")
 """What a cell of the grid says besides the rate; the last may be left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Cells that a method is tuned on.
+
+    Attributes:
+        rates: learning rates.
+        batches: (prompts, optimizer steps), or those and tokens per prompt.
+    """
+
+    rates: tuple[float, ...]
+    batches: tuple[tuple[int, ...], ...]
+
+    @property
+    def cells(self) -> list[tuple[float, tuple[int, ...]]]:
+        return [(rate, batch) for rate in self.rates for batch in self.batches]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +48,13 @@ class Comparison:
         name: of the comparison, e.g. ``"A-chain-20"``.
         task, model: where every trial starts; "" is the task's own model.
         methods: rows.
-        rates, batches: each method's grid; a batch is (prompts, optimizer steps), or those
-            and tokens per prompt.
+        grid: of the methods that have none of their own.
+        grids: of those that have.
         tuning_seed, tuning_share: the grid's seed, and its part of the budget.
         seeds: fresh ones: 0, 1, …
         budget: generated tokens of a final trial.
-        tokens_per_prompt, evaluations, eval_problems, batch_tokens: see `TrialSpec`.
+        tokens_per_prompt, evaluations, eval_problems, batch_tokens, grad_norm: see
+            `TrialSpec`.
 
     Raises:
         ConfigError: an unknown task or method, or an empty grid.
@@ -46,8 +64,8 @@ class Comparison:
     task: str
     model: str = ""
     methods: tuple[str, ...]
-    rates: tuple[float, ...]
-    batches: tuple[tuple[int, ...], ...]
+    grid: Grid
+    grids: Mapping[str, Grid] = field(default_factory=dict)
     tuning_seed: int = 1000
     tuning_share: float = 0.4
     seeds: int = 5
@@ -56,6 +74,7 @@ class Comparison:
     evaluations: int = 16
     eval_problems: int = 256
     batch_tokens: int = 65536
+    grad_norm: float = 1.0
 
     def __post_init__(self) -> None:
         if self.task not in FAMILIES:
@@ -63,10 +82,18 @@ class Comparison:
         if unknown := [name for name in self.methods if name not in METHODS]:
             known = ", ".join(METHODS)
             raise ConfigError(f"unknown method {', '.join(unknown)}; known: {known}")
-        if wrong := [batch for batch in self.batches if len(batch) not in (2, 3)]:
+        if strangers := [name for name in self.grids if name not in self.methods]:
+            raise ConfigError(f"comparison {self.name!r}: grid of {strangers[0]}, which is no row")
+        grids = [self.grid, *self.grids.values()]
+        batches = [batch for grid in grids for batch in grid.batches]
+        if wrong := [batch for batch in batches if len(batch) not in (2, 3)]:
             raise ConfigError(f"comparison {self.name!r}: batch {wrong[0]} has not 2 or 3 numbers")
-        if not (self.rates and self.batches and self.seeds >= 1):
+        if not (all(grid.cells for grid in grids) and self.seeds >= 1):
             raise ConfigError(f"comparison {self.name!r} has no rate, no batch or no seed")
+
+    def cells(self, method: str) -> list[tuple[float, tuple[int, ...]]]:
+        """Rates and batches that the method is tuned on."""
+        return self.grids.get(method, self.grid).cells
 
     def own(self, curves: Sequence[Curve]) -> list[Curve]:
         """The curves of this comparison's task and starting model."""
@@ -74,9 +101,7 @@ class Comparison:
         return [c for c in curves if (c["spec"]["task"], c["spec"]["model"]) == wanted]
 
     def tuning(self) -> list[TrialSpec]:
-        """Every cell of every method's grid; where the grid is one cell, nothing."""
-        if len(self.rates) * len(self.batches) == 1:
-            return []
+        """Every cell of every method's grid; of a grid of one cell nothing."""
         return [
             self._spec(
                 method,
@@ -88,8 +113,8 @@ class Comparison:
                 evaluations=max(2, round(self.tuning_share * self.evaluations)),
             )
             for method in self.methods
-            for rate in self.rates
-            for batch in self.batches
+            for rate, batch in self.cells(method)
+            if len(self.cells(method)) > 1
         ]
 
     def finals(self, tuned: Sequence[Curve]) -> list[TrialSpec]:
@@ -98,19 +123,22 @@ class Comparison:
         Raises:
             ConfigError: a method has no tuning trial.
         """
+        chosen: dict[str, tuple[float, tuple[int, ...]]] = {
+            method: self.cells(method)[0] for method in self.methods if len(self.cells(method)) == 1
+        }
         best: Mapping[str, Mapping[str, Any]] = best_rates(tuned)
-        if self.tuning():
-            if missing := [method for method in self.methods if method not in best]:
-                raise ConfigError(f"{self.name}: no tuning trial of {', '.join(missing)} is there")
-        else:
-            only = self._spec("", learning_rate=self.rates[0], batch=self.batches[0])
-            best = dict.fromkeys(self.methods, asdict(only))
+        if missing := [method for method in self.methods if method not in {*chosen, *best}]:
+            raise ConfigError(f"{self.name}: no tuning trial of {', '.join(missing)} is there")
+        for method in self.methods:
+            if method not in chosen:
+                spec = best[method]
+                chosen[method] = spec["learning_rate"], tuple(spec[name] for name in BATCH)
         # Seed by seed, so that a sweep which time ends has all methods equally often.
         return [
             self._spec(
                 method,
-                learning_rate=best[method]["learning_rate"],
-                batch=tuple(best[method][name] for name in BATCH),
+                learning_rate=chosen[method][0],
+                batch=chosen[method][1],
                 seed=seed,
                 budget=self.budget,
                 evaluations=self.evaluations,
@@ -130,6 +158,7 @@ class Comparison:
             method=method,
             eval_problems=self.eval_problems,
             batch_tokens=self.batch_tokens,
+            grad_norm=self.grad_norm,
             **shape,
             **settings,
         )
@@ -165,14 +194,14 @@ def read_registration(path: Path = REGISTERED, *, models: Path = Path("models"))
     stored = tomllib.loads(path.read_text(encoding="utf-8"))
     comparisons = {}
     for name, table in stored["comparison"].items():
-        batches = tuple(map(tuple, table.pop("batches")))
         model = str(models / table.pop("model")) if "model" in table else ""
-        methods, rates = tuple(table.pop("methods")), tuple(table.pop("rates"))
         try:
+            grids = {method: _grid(grid) for method, grid in table.pop("grids", {}).items()}
+            methods, grid = tuple(table.pop("methods")), _grid(table)
             comparisons[name] = Comparison(
-                name=name, model=model, methods=methods, rates=rates, batches=batches, **table
+                name=name, model=model, methods=methods, grid=grid, grids=grids, **table
             )
-        except TypeError as error:
+        except (KeyError, TypeError) as error:
             raise ConfigError(f"{path.name}: comparison {name!r}: {error}") from error
     prices = {**PRICES, **stored.get("prices", {})}
     return Registration(
@@ -181,3 +210,9 @@ def read_registration(path: Path = REGISTERED, *, models: Path = Path("models"))
         recipes=stored.get("model", {}),
         comparisons=comparisons,
     )
+
+
+def _grid(table: dict[str, Any]) -> Grid:
+    """Take a grid's values out of a table."""
+    rates, batches = table.pop("rates"), table.pop("batches")
+    return Grid(rates=tuple(rates), batches=tuple(map(tuple, batches)))

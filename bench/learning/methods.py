@@ -6,14 +6,12 @@ Those of other systems are in `peers.py`.
 
 from __future__ import annotations
 
-from functools import partial
-
 from bench.learning.peers import PEERS
 from bench.learning.plans import (
     Method,
     Plan,
+    alone,
     cascade,
-    flat,
     rollouts_then,
     two_phase,
     until_mixed,
@@ -44,7 +42,7 @@ METHODS: dict[str, Method] = PEERS | {
         about="rollouts that branch where they stand; lambda TD on a surprisal critic",
     ),
     "focus-flat": Method(
-        search=partial(flat, least=1),
+        search=alone,
         credit=STEPWISE,
         critic="free",
         values="surprisal",

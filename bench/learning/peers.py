@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bench.learning.plans import Method, flat, rollouts_then, three_levels, vine
+from bench.learning.plans import Method, alone, flat, rollouts_then, three_levels, vine
 
 from focus import Grpo, Rloo, SpoTree, TokenEntropy, TreeGrpo, TreeRl, UniformRandom, VinePpo
-from focus.credit import Credit, Estimator
+from focus.credit import Credit, Estimator, LambdaTd
 from focus.credit.base import outcome_targets
 from focus.search import Allocator, BetaBernoulli, Calibration, Session, View
 from focus.tree import NodeId, SuffixMeans, Tree
@@ -64,6 +64,9 @@ class WithTargets:
         )
 
 
+OUTCOME = LambdaTd(decay=1.0)
+"""The outcome less the value before the edge; that of a constant critic where none is trained."""
+
 PEERS: dict[str, Method] = {
     "grpo": Method(search=flat, credit=Grpo(), about="GRPO"),
     "grpo-drop": Method(
@@ -73,7 +76,10 @@ PEERS: dict[str, Method] = {
         search=flat, credit=Grpo(), refills=3, about="GRPO, such groups drawn anew (DAPO)"
     ),
     "rloo": Method(search=flat, credit=Rloo(), about="RLOO"),
-    "ppo": Method(search=flat, credit=Rloo(), critic="token", about="PPO, GAE 0.95 over tokens"),
+    "reinforce": Method(
+        search=alone, credit=OUTCOME, about="REINFORCE, the mean outcome of two rounds as baseline"
+    ),
+    "ppo": Method(search=alone, credit=OUTCOME, critic="token", about="PPO, GAE 0.95 over tokens"),
     "vine-ppo": Method(search=vine(1), credit=VinePpo(), about="VinePPO, one probe a checkpoint"),
     "spo-tree": Method(
         search=three_levels,

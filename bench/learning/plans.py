@@ -15,6 +15,7 @@ from focus.search import Allocator, EachCheckpoint, Edges, RootOnly
 __all__ = (
     "Method",
     "Plan",
+    "alone",
     "cascade",
     "flat",
     "rollouts_then",
@@ -60,12 +61,14 @@ class Method:
 
 
 def flat(tokens: int, length: float, *, least: int = 2) -> Search:
-    """As many independent rollouts as the budget buys, `least` in any case.
-
-    Those that are compared with each other need two; a critic compares one with itself.
-    """
+    """As many independent rollouts as the budget buys; two to be compared in any case."""
     rollouts = max(least, round(tokens / length))
     return Search.flat(rollouts, concurrency=rollouts)
+
+
+def alone(tokens: int, length: float) -> Search:
+    """Flat rollouts, one if no more fit: a critic compares one with itself."""
+    return flat(tokens, length, least=1)
 
 
 def until_mixed(allocator: Allocator, *, most: float) -> Plan:

@@ -51,6 +51,7 @@ class TrialSpec:
         learning_rate: of the actor.
         prompts: problems per round.
         minibatches: optimizer steps per round.
+        grad_norm: what a step's gradient is clipped to.
         tokens_per_prompt: search budget of one problem.
         budget: generated tokens of the whole trial.
         evaluations: held-out measurements, evenly spaced, the first before training.
@@ -75,6 +76,7 @@ class TrialSpec:
     critic_rate: float = 1e-3
     replay: int = 2
     batch_tokens: int = 65536
+    grad_norm: float = 1.0
     frozen: bool = False
 
     @property
@@ -83,6 +85,7 @@ class TrialSpec:
         return (
             f"{self.task}{start}.{self.method}.lr{self.learning_rate:g}.p{self.prompts}"
             f"m{self.minibatches}.t{self.tokens_per_prompt}"
+            f"{'' if self.grad_norm == 1.0 else f'.g{self.grad_norm:g}'}"
             f"{'.frozen' if self.frozen else ''}.s{self.seed}"
         )
 
@@ -213,8 +216,10 @@ class Trial:
         spec, method = self.spec, self.method
         named = ("train", index, draw) if draw else ("train", index)
         problems = self.task.problems("train", spec.prompts, seed=derive_seed(spec.seed, *named))
-        constant = Critic.constant(round(self.window.rates().constant, 6))
-        critic = self.critic() if self.steers else constant
+        critic = self.critic()
+        if not self.steers:
+            constant = round(self.window.rates().constant, 6)
+            critic = Critic.constant(constant, renderer=critic.renderer)
         warm = method.warm_credit is not None and not self.steers
         credit = method.warm_credit if warm else method.credit
         assert credit is not None
@@ -243,7 +248,7 @@ class Trial:
                 group.start_soon(one, number)
         collections = [found[number] for number in range(len(problems))]
         for collection in collections:
-            self.books.enter(collection.ledger, steered=critic is not constant)
+            self.books.enter(collection.ledger, steered=self.steers)
         self.mixed += map(is_mixed, collections)
         if method.critic in ("learned", "free"):
             self.books.critic_read += sum(c.ledger.tokens_distinct for c in collections)
@@ -305,6 +310,7 @@ def _learner(
     actor = ActorSettings(
         learning_rate=spec.learning_rate,
         minibatches=spec.minibatches,
+        grad_norm=spec.grad_norm,
         batch_tokens=spec.batch_tokens,
     )
     if family.game is not None:

@@ -18,7 +18,7 @@ from bench.learning import (
     sweep,
     warm,
 )
-from bench.learning.comparison import Comparison, read_registration
+from bench.learning.comparison import Comparison, Grid, read_registration
 from bench.learning.methods import METHODS
 from bench.learning.tasks import FAMILIES, gym, modular
 from bench.learning.trial import TrialSpec, run_trial
@@ -119,9 +119,13 @@ def test_without_a_peer_nothing_is_claimed():
 
 
 def a_comparison(**changes):
-    settings = {"name": "c", "task": "chain-5", "methods": ("grpo", "ppo"), "rates": (0.1, 0.2)}
-    settings |= {"batches": ((4, 1), (8, 2)), "budget": 1000, "tokens_per_prompt": 100}
+    settings = {"name": "c", "task": "chain-5", "methods": ("grpo", "ppo"), "grid": a_grid()}
+    settings |= {"budget": 1000, "tokens_per_prompt": 100}
     return Comparison(**settings | changes)
+
+
+def a_grid(*, rates=(0.1, 0.2), batches=((4, 1), (8, 2))):
+    return Grid(rates=rates, batches=batches)
 
 
 def test_every_method_gets_the_same_grid_and_as_many_seeds():
@@ -145,7 +149,7 @@ def test_every_method_gets_the_same_grid_and_as_many_seeds():
 
 
 def test_a_grid_may_say_how_many_tokens_a_prompt_gets():
-    comparison = a_comparison(rates=(0.1,), batches=((1, 1), (1, 1, 40)))
+    comparison = a_comparison(grid=a_grid(rates=(0.1,), batches=((1, 1), (1, 1, 40))))
     grid = comparison.tuning()
     assert [spec.tokens_per_prompt for spec in grid] == 2 * [100, 40]
     tuned = [
@@ -155,13 +159,28 @@ def test_a_grid_may_say_how_many_tokens_a_prompt_gets():
     ]
     assert {spec.tokens_per_prompt for spec in comparison.finals(tuned)} == {40}
     with pytest.raises(ConfigError, match="has not 2 or 3 numbers"):
-        a_comparison(batches=((1,),))
+        a_comparison(grid=a_grid(batches=((1,),)))
 
 
 def test_a_grid_of_one_cell_needs_no_tuning():
-    comparison = a_comparison(rates=(0.1,), batches=((4, 1),))
+    comparison = a_comparison(grid=a_grid(rates=(0.1,), batches=((4, 1),)))
     assert comparison.tuning() == []
     assert {spec.learning_rate for spec in comparison.finals([])} == {0.1}
+
+
+def test_a_method_may_have_a_grid_of_its_own():
+    one = a_grid(rates=(0.5,), batches=((8, 8, 10),))
+    comparison = a_comparison(grids={"ppo": one}, seeds=1)
+    grid = comparison.tuning()
+    assert {spec.method for spec in grid} == {"grpo"}
+    tuned = [curve([0.2, 0.3]) | {"spec": asdict(spec)} for spec in grid]
+    ours = comparison.finals(tuned)[1]
+    assert (ours.method, ours.learning_rate, ours.tokens_per_prompt) == ("ppo", 0.5, 10)
+    assert (ours.prompts, ours.minibatches) == (8, 8)
+    with pytest.raises(ConfigError, match="grid of rloo, which is no row"):
+        a_comparison(grids={"rloo": one})
+    with pytest.raises(ConfigError, match="no rate"):
+        a_comparison(grids={"ppo": a_grid(rates=())})
 
 
 def test_what_was_registered_can_be_run():
