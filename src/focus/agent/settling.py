@@ -94,13 +94,12 @@ class Settler:
 
     def room(self, checkpoint: Checkpoint) -> int | None:
         """Tokens that the next reply may hold: allowance and context; None: no limit."""
-        left = checkpoint.allowance
-        limits = [] if left.tokens is None else [left.tokens]
-        if self._policy.context_limit is not None:
-            limits.append(max(0, self._policy.context_limit - len(checkpoint.context)))
-        if left.turns == 0:
-            limits.append(0)
-        return min(limits) if limits else None
+        left, limit = checkpoint.allowance, self._policy.context_limit
+        room = 0 if left.turns == 0 else left.tokens
+        if limit is None:
+            return room
+        fits = max(0, limit - len(checkpoint.context))
+        return fits if room is None else min(room, fits)
 
     def settle(
         self, before: Checkpoint, env: Env, generation: Generation, held: Held, *, where: str

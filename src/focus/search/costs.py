@@ -15,7 +15,7 @@ BANDS = 16
 
 
 class Rooms(dict[NodeId, int | None]):
-    """Tokens that each checkpoint may still sample; asked once per node and kept."""
+    """Tokens that each checkpoint may still sample, 0 where its episode ended; asked once each."""
 
     def __init__(self, tree: Tree[Any], remaining_tokens: Callable[[NodeId], int | None]) -> None:
         super().__init__()
@@ -23,13 +23,12 @@ class Rooms(dict[NodeId, int | None]):
         self._remaining_tokens = remaining_tokens
 
     def __missing__(self, node_id: NodeId) -> int | None:
-        room = self[node_id] = self._remaining_tokens(node_id)
+        is_over = self._tree[node_id].is_terminal
+        room = self[node_id] = 0 if is_over else self._remaining_tokens(node_id)
         return room
 
     def is_forkable(self, node_id: NodeId) -> bool:
         """The episode goes on and at least one more token fits."""
-        if self._tree[node_id].is_terminal:
-            return False
         room = self[node_id]
         return room is None or room > 0
 

@@ -181,11 +181,12 @@ class _Door:
         self.may_begin = True
 
     def is_open(self, node_id: NodeId) -> bool:
+        if not self._rooms.is_forkable(node_id):
+            return False
         pending = self._view.pending_at(node_id)
         # In lockstep branches join a rollout that is about to go on, or begin anew.
         begins = node_id == 0 and self.may_begin
         if self._phase.lockstep and not (begins or pending):
             return False
-        return self._rooms.is_forkable(node_id) and self._phase.gate.admits(
-            children=len(self._view.tree.children(node_id)), pending=pending
-        )
+        children = len(self._view.tree.children(node_id))
+        return self._phase.gate.admits(children=children, pending=pending)
