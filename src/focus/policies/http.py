@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import re
+import ssl
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,6 +19,7 @@ import httpx
 from focus.errors import (
     ConfigError,
     CorruptReply,
+    FatalError,
     RecordError,
     Refused,
     RequestError,
@@ -41,6 +44,9 @@ _BROKEN = (
     httpcore.ProtocolError,
     httpcore.TimeoutException,
 )
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+"""OpenSSL's word; not every layer above keeps its error as a cause."""
+
 _SHOWN = 60
 """Characters of a body that is no JSON, enough to tell an error page from a cut reply."""
 
@@ -86,6 +92,9 @@ class HttpServer:
     are counted while they arrive and cut off at `most_bytes`; JSON is read strictly (no NaN,
     no repeated key, bounded depth and digits). There is no read timeout: the caller's
     deadline rules (:class:`focus.execution.Execution`).
+
+    An https server must show a certificate of a public authority, or of those in the file
+    SSL_CERT_FILE or the folder SSL_CERT_DIR where the environment names one.
 
     Connections of its own are made on first use, for each event loop its own and one per request
     at once, kept for later ones, and closed by `aclose`; a passed-in client is borrowed.
@@ -147,8 +156,8 @@ class HttpServer:
         Raises:
             TransientError: not reached, cut off, or a status that may pass.
             CorruptReply: a body that is compressed, too large or no strict JSON.
-            Refused, FatalError: any other status, redirects included, or a payload that is
-                no JSON.
+            Refused, FatalError: any other status, redirects included, a payload that is no
+                JSON, or a certificate that nobody vouches for.
         """
         try:
             content = strict_json.dumps(payload, what=f"the request to {self.url}{path}")
@@ -205,14 +214,14 @@ class HttpServer:
                     return _parsed(body)
         except _BROKEN as error:
             text = self._auth.redacted(str(error))
-            fault = TransientError(f"{where}: {type(error).__name__}" + (text and f": {text}"))
+            fault = _broken(where, error, text)
             fault.__cause__ = type(error)(text)
         except SchemaError as error:
             text = self._auth.redacted(str(error)[:_MOST_ERROR_BYTES])[:500]
             begins = self._auth.redacted(body[:_MOST_ERROR_BYTES].decode("utf-8", "replace"))
             fault = CorruptReply(f"{where}: {text}; it begins {begins[:_SHOWN]!r}")
             body = b""
-        except CorruptReply as error:
+        except RequestError as error:
             fault = error
         raise self._auth.cleaned(fault)
 
@@ -283,8 +292,7 @@ class _Connections:
 
     def __init__(self, address: httpx.URL) -> None:
         self._host = address.netloc
-        # Plain HTTP has no certificate to check; loading the bundle would take 50 ms.
-        self._verify = httpx.create_ssl_context(verify=address.scheme == "https", trust_env=False)
+        self._verify = _authorities(is_secure=address.scheme == "https")
         self._all: set[httpcore.AsyncHTTPConnection] = set()
         self._free: list[httpcore.AsyncHTTPConnection] = []
 
@@ -332,6 +340,24 @@ class _Connections:
         self._all.discard(connection)
         with anyio.CancelScope(shield=True):
             await connection.aclose()
+
+
+def _authorities(*, is_secure: bool) -> ssl.SSLContext:
+    """Who may vouch for the server."""
+    try:
+        # Plain HTTP has no certificate to check; loading the bundle would take 50 ms.
+        return httpx.create_ssl_context(verify=is_secure)
+    except OSError as error:
+        named = os.environ.get("SSL_CERT_FILE")
+        raise FatalError(f"SSL_CERT_FILE={named!r} names no file of certificates") from error
+
+
+def _broken(where: str, error: Exception, text: str) -> RequestError:
+    """Asking again may mend a connection, and not a server that nobody vouches for."""
+    said = f"{where}: {type(error).__name__}" + (text and f": {text}")
+    if isinstance(error, httpx.ConnectError | httpcore.ConnectError) and _UNTRUSTED in text:
+        return FatalError(f"{said}; SSL_CERT_FILE may name a file of the authorities to trust")
+    return TransientError(said)
 
 
 @functools.lru_cache(maxsize=256)

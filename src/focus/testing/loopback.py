@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, runtime_checkable
@@ -66,11 +67,27 @@ Handler = Callable[[Ask], Awaitable[Answer | bytes | Speech | None]]
 
 
 class Loopback:
-    """Serves on a free port while open; a handler that returns None resets the connection."""
+    """Serves on a free port while open; a handler that returns None resets the connection.
 
-    def __init__(self, handler: Handler, *, port: int = 0) -> None:
+    Args:
+        handler: says what is answered.
+        port: where; 0 is a free one.
+        host: the address of this machine that it listens at.
+        tls: the server's certificate; None speaks plain HTTP.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._handler = handler
         self._port = port
+        self._host = host
+        self._tls = tls
         self.asks: list[Ask] = []
         self.arrived = asyncio.Event()
         self.connections = 0
@@ -78,7 +95,8 @@ class Loopback:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
     @property
     def port(self) -> int:
@@ -96,7 +114,7 @@ class Loopback:
     async def listen(self) -> None:
         """Take connections; again, on the same port, after `refuse`."""
         self._server = await asyncio.start_server(
-            self._connected, "127.0.0.1", self._port, limit=2**22
+            self._connected, self._host, self._port, limit=2**22, ssl=self._tls
         )
         self._port = self._server.sockets[0].getsockname()[1]
 
