@@ -1,11 +1,11 @@
 """How often a prompt's finished leaves end differently, by search, at one policy.
 
-python -m bench.learning.mixed --task chain-20 --model models/chain-20 --methods grpo,trace,focus
+python -m bench.learning.mixed --task chain-20 --model models/chain-20 --seeds 3 --out results
 
 Each method collects prompts at equal token budgets while the policy stands still; critics are
-trained meanwhile, so a learned one may come to steer. The first method is the yardstick: its
-share and its tokens are what the others' differences are counted from. InfoTree claims 76.3
-against 58.1 % at 5 % more tokens; that is the goal for ours.
+trained meanwhile, so a learned one may come to steer. Prompts of all seeds count together. The
+first method is the yardstick: its share and its tokens are what the others' differences are
+counted from. InfoTree claims 76.3 against 58.1 % at 5 % more tokens; that is the goal for ours.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ __all__ = ("MixedShare", "mixed_shares")
 
 @dataclass(frozen=True, kw_only=True)
 class MixedShare:
-    """One method.
+    """One method, its seeds together.
 
     Attributes:
         method: its name.
+        seeds: how many trials.
         prompts: how many were collected.
         share: of them, those with different outcomes.
         tokens_per_prompt: generated.
@@ -41,6 +42,7 @@ class MixedShare:
     """
 
     method: str
+    seeds: int
     prompts: int
     share: float
     tokens_per_prompt: float
@@ -49,16 +51,16 @@ class MixedShare:
     more_tokens: float
 
 
-def mixed_shares(curves: Mapping[str, Curve]) -> list[MixedShare]:
-    """By method; the first is the yardstick.
+def mixed_shares(curves: Mapping[str, Sequence[Curve]]) -> list[MixedShare]:
+    """From the curves of each method's seeds; the first method is the yardstick.
 
     >>> def curve(mixed, tokens):
     ...     return {"points": [{"prompts": 100, "mixed_ratio": mixed, "tokens": tokens}]}
-    >>> _, found = mixed_shares({"flat": curve(0.5, 1000), "ours": curve(0.7, 1040)})
+    >>> _, found = mixed_shares({"flat": [curve(0.5, 1000)], "ours": [curve(0.7, 1040)]})
     >>> round(found.gain, 2), [round(end, 2) for end in found.gain_ci95], found.more_tokens
     (0.2, [0.07, 0.33], 0.04)
     """
-    counted = {method: _counted(curve) for method, curve in curves.items()}
+    counted = {method: _counted(seeds) for method, seeds in curves.items()}
     base, prompts, tokens = next(iter(counted.values()))
     found = []
     for method, (share, own, spent) in counted.items():
@@ -67,6 +69,7 @@ def mixed_shares(curves: Mapping[str, Curve]) -> list[MixedShare]:
         found.append(
             MixedShare(
                 method=method,
+                seeds=len(curves[method]),
                 prompts=own,
                 share=share,
                 tokens_per_prompt=spent / own,
@@ -78,12 +81,12 @@ def mixed_shares(curves: Mapping[str, Curve]) -> list[MixedShare]:
     return found
 
 
-def _counted(curve: Curve) -> tuple[float, int, int]:
-    """Mixed share, prompts and tokens of a curve."""
-    points: Sequence[Mapping[str, float]] = [p for p in curve["points"] if p["prompts"]]
+def _counted(curves: Sequence[Curve]) -> tuple[float, int, int]:
+    """Mixed share, prompts and tokens of several curves."""
+    points = [point for curve in curves for point in curve["points"] if point["prompts"]]
     prompts = int(sum(point["prompts"] for point in points))
     mixed = sum(point["mixed_ratio"] * point["prompts"] for point in points)
-    return mixed / prompts, prompts, int(points[-1]["tokens"])
+    return mixed / prompts, prompts, int(sum(curve["points"][-1]["tokens"] for curve in curves))
 
 
 def main() -> int:
@@ -93,7 +96,8 @@ def main() -> int:
     parser.add_argument("--methods", default="grpo,trace,focus", help="the first: the yardstick")
     parser.add_argument("--prompts", type=int, default=24, help="per round")
     parser.add_argument("--tokens-per-prompt", type=int, default=640)
-    parser.add_argument("--budget", type=int, default=150_000, help="tokens per method")
+    parser.add_argument("--budget", type=int, default=150_000, help="tokens per method and seed")
+    parser.add_argument("--seeds", type=int, default=1, help="0, 1, …; counted together")
     parser.add_argument("--out", type=Path, required=True, help="finished trials there are kept")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--gpus", type=int, default=0)
@@ -101,23 +105,30 @@ def main() -> int:
     methods = options.methods.split(",")
     if unknown := [name for name in methods if name not in METHODS]:
         parser.error(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}")
+    if options.seeds < 1:
+        parser.error(f"{options.seeds} seeds: expected at least 1")
     specs = [
         TrialSpec(
             task=options.task,
             model=options.model,
             method=method,
+            seed=seed,
             prompts=options.prompts,
             tokens_per_prompt=options.tokens_per_prompt,
             budget=options.budget,
             evaluations=2,
             frozen=True,
         )
+        for seed in range(options.seeds)
         for method in methods
     ]
     folder = options.out / "frozen"
     left = run_all(specs, folder, workers=options.workers, gpus=options.gpus)
-    by_name = {curve["spec"]["method"]: curve for curve in read_curves(folder)}
-    found = mixed_shares({name: by_name[name] for name in methods if name in by_name})
+    by_name: dict[str, list[Curve]] = {name: [] for name in methods}
+    for curve in read_curves(folder):
+        if TrialSpec(**curve["spec"]) in specs:
+            by_name[curve["spec"]["method"]].append(curve)
+    found = mixed_shares({name: seeds for name, seeds in by_name.items() if seeds})
     print(f"{'method':<16}{'prompts':>8}{'mixed':>8}{'gain (95 %)':>24}{'tokens':>8}{'more':>8}")
     for one in found:
         low, high = one.gain_ci95

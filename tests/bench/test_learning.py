@@ -4,6 +4,7 @@ import doctest
 import json
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from bench.learning import (
@@ -22,13 +23,14 @@ from bench.learning.comparison import Comparison, Grid, read_registration
 from bench.learning.methods import METHODS
 from bench.learning.tasks import FAMILIES, gym, modular
 from bench.learning.trial import TrialSpec, run_trial
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from focus.credit import Estimator
 from focus.errors import ConfigError
 from focus.search import Search
 
+RESULTS = Path(mixed.__file__).parents[1] / "results"
 accuracies = st.lists(st.floats(0, 1), min_size=2, max_size=8)
 
 
@@ -80,6 +82,56 @@ def test_methods_are_ranked_by_area_and_keep_their_seeds():
     assert set(worst.to_threshold.values()) == {None}
     assert worst.to_threshold_ci95["tokens"] == (None, None)
     assert best.mixed_ratio == 0.5
+
+
+def mixed_of(seeds, folder, methods="grpo,focus"):
+    """The shares of a folder whose trials are all there."""
+    command = ["mixed", "--seeds", str(seeds), "--methods", methods, "--out", str(folder)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", command)
+        assert mixed.main() == 0
+    return json.loads((folder / "mixed-chain-5.json").read_text())
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=1, max_size=3))
+def test_the_prompts_of_all_seeds_asked_for_count_together_and_no_others(counts):
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "frozen").mkdir()
+        for seed, pair in enumerate([*counts, (5, 5)]):
+            for method, number in zip(("grpo", "focus"), pair, strict=True):
+                spec = TrialSpec(
+                    task="chain-5",
+                    method=method,
+                    seed=seed,
+                    budget=150_000,
+                    evaluations=2,
+                    frozen=True,
+                )
+                start = {"prompts": 0, "mixed_ratio": None, "tokens": 0}
+                end = {"prompts": 10, "mixed_ratio": number / 10, "tokens": 1000 + seed}
+                made = {"spec": asdict(spec), "points": [start, end]}
+                (folder / "frozen" / f"{spec.name}.json").write_text(json.dumps(made))
+        flat, ours = mixed_of(len(counts), folder)
+        assert mixed_of(len(counts), folder, "focus,grpo")[1]["gain"] == -ours["gain"]
+    assert (flat["seeds"], flat["prompts"]) == (len(counts), 10 * len(counts))
+    assert flat["share"] == pytest.approx(sum(flat for flat, _ in counts) / 10 / len(counts))
+    assert ours["share"] == pytest.approx(sum(ours for _, ours in counts) / 10 / len(counts))
+    assert flat["tokens_per_prompt"] == pytest.approx(100 + (len(counts) - 1) / 20)
+    assert ours["more_tokens"] == 0
+
+
+def test_the_published_mixed_shares_are_those_of_the_published_curves():
+    page = json.loads((RESULTS / "2026-11-30-mixed-chain-5.json").read_text())
+    by_method = {row["method"]: [] for row in page["mixed"]}
+    for one in page["curves"]:
+        by_method[one["spec"]["method"]].append(one)
+    found = [asdict(one) for one in mixed.mixed_shares(by_method)]
+    for one, row in zip(found, page["mixed"], strict=True):
+        assert one.pop("seeds") == 2
+        assert one.pop("gain_ci95") == pytest.approx(row.pop("gain_ci95"))
+        assert one == pytest.approx(row)
 
 
 def test_tuning_takes_the_largest_area():
