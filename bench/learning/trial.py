@@ -84,7 +84,7 @@ class TrialSpec:
         start = f"@{Path(self.model).name}" if self.model else ""
         return (
             f"{self.task}{start}.{self.method}.lr{self.learning_rate:g}.p{self.prompts}"
-            f"m{self.minibatches}.t{self.tokens_per_prompt}"
+            f"m{self.minibatches}.t{self.tokens_per_prompt}.b{self.budget}"
             f"{'' if self.grad_norm == 1.0 else f'.g{self.grad_norm:g}'}"
             f"{'.frozen' if self.frozen else ''}.s{self.seed}"
         )

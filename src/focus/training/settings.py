@@ -147,9 +147,8 @@ class TrainSettings:
         prompts: problems per round.
         tokens_per_prompt: generation budget of one tree.
         search: ``two-phase``; ``refine``, half the budget for rollouts and half for branches
-            where a value is least certain; ``cascade``, rollouts in lockstep that branch there
-            as they go (`concurrency` bounds them, so 16 rather than 4); ``flat``, rollouts from
-            the prompt only.
+            where a value is least certain; ``cascade``, at most `concurrency` rollouts in
+            lockstep that branch there as they go; ``flat``, rollouts from the prompt only.
         credit: ``direct-branch``, or ``lambda``: generalised advantages with λ = `decay`.
         decay: λ in [0, 1]; how far outcomes count rather than the critic.
         concurrency: expansions in flight per tree.
@@ -261,16 +260,16 @@ def load_settings(path: str | Path, *, base: TrainSettings | None = None) -> Tra
 
 PRESETS: dict[str, TrainSettings] = {
     "demo": TrainSettings(
-        rounds=9,
+        rounds=20,
         prompts=8,
-        tokens_per_prompt=320,
+        tokens_per_prompt=75,
         search="cascade",
-        concurrency=16,
+        concurrency=2,
         credit="lambda",
         replay_rounds=8,
-        actor=ActorSettings(learning_rate=1e-4, minibatches=8),
+        actor=ActorSettings(learning_rate=5e-5, minibatches=8, grad_norm=10.0),
         critic=CriticSettings(kind="surprisal"),
-        gate=GateSettings(every=3),
+        gate=GateSettings(every=5),
     ),
     "smoke": TrainSettings(
         rounds=2,
