@@ -13,6 +13,7 @@ from focus.tree import Node, NodeId, Returns, SuffixMeans, Tree
 __all__ = (
     "Columns",
     "Credit",
+    "CriticFree",
     "Estimator",
     "Target",
     "Trajectory",
@@ -168,6 +169,15 @@ class Estimator(Protocol):
             CreditError: the tree breaks an assumption of this estimator.
         """
         ...
+
+
+class CriticFree:
+    """An estimator that reads no critic: there is no prior to weigh."""
+
+    @property
+    def prior_strength(self) -> None:
+        """None."""
+        return None
 
 
 def check_prior_strength(strength: float | None) -> None:

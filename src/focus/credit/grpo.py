@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from focus.credit.base import Credit, is_trained, trajectories
+from focus.credit.base import Credit, CriticFree, is_trained, trajectories
 from focus.tree import Tree
 
 __all__ = ("Grpo",)
@@ -16,7 +16,7 @@ _SPREAD_FLOOR = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grpo:
+class Grpo(CriticFree):
     """A = (R − mean R) / (s + 1e-6) for every edge of a rollout with return R.
 
     Mean and sample standard deviation s (n − 1) go over the finished rollouts of the
@@ -37,11 +37,6 @@ class Grpo:
     """
 
     scale: bool = True
-
-    @property
-    def prior_strength(self) -> float | None:
-        """None: no critic is read."""
-        return None
 
     def estimate(self, tree: Tree[Any], *, allow_partial: bool = False) -> Credit:
         """Weights of a tree whose only fork is the root.

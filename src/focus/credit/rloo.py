@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from focus.credit.base import Credit, is_trained, trajectories
+from focus.credit.base import Credit, CriticFree, is_trained, trajectories
 from focus.tree import Tree
 
 __all__ = ("Rloo",)
@@ -15,7 +15,7 @@ _NAME = "rloo"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rloo:
+class Rloo(CriticFree):
     """A_i = R_i − mean of the other finished rollouts' returns, for every edge of rollout i.
 
     One vote per rollout, however many edges it has. A rollout without others to compare it
@@ -31,11 +31,6 @@ class Rloo:
     >>> Rloo().estimate(tree).advantages
     {1: 1.0, 2: 1.0, 3: 1.0, 4: -0.5, 5: -0.5}
     """
-
-    @property
-    def prior_strength(self) -> float | None:
-        """None: no critic is read."""
-        return None
 
     def estimate(self, tree: Tree[Any], *, allow_partial: bool = False) -> Credit:
         """Weights of a tree whose only fork is the root.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from focus.credit.base import Credit
+from focus.credit.base import Credit, CriticFree
 from focus.credit.forks import Forks, back_up_means
 from focus.tree import Tree
 
@@ -15,7 +15,7 @@ _NAME = "spo_tree"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpoTree:
+class SpoTree(CriticFree):
     """A(e) = c(e) − Ḡ(h): a branch against the plain mean of all branches of its checkpoint.
 
     c(e) = r(e) + γ^d(e)·Ḡ(h'), Ḡ the mean of c over the direct branches, 0 at a terminal.
@@ -31,11 +31,6 @@ class SpoTree:
     >>> SpoTree().estimate(tree).advantages
     {1: 0.25, 2: 0.5, 3: -0.5, 4: -0.25}
     """
-
-    @property
-    def prior_strength(self) -> float | None:
-        """None: no critic is read."""
-        return None
 
     def estimate(self, tree: Tree[Any], *, allow_partial: bool = False) -> Credit:
         """Weights of a tree whose leaves all ended.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from focus.credit.base import Credit, is_trained
+from focus.credit.base import Credit, CriticFree, is_trained
 from focus.credit.leaves import leaf_returns, sums_below
 from focus.tree import NodeId, Tree
 
@@ -18,7 +18,7 @@ _SPREAD_FLOOR = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeGrpo:
+class TreeGrpo(CriticFree):
     """A(e) = Σ over the finished leaves at or below e of A_across + A_within.
 
     A_across compares a leaf's return with all leaves of the prompt, A_within with those of
@@ -42,11 +42,6 @@ class TreeGrpo:
 
     within: bool = True
     scale: bool = True
-
-    @property
-    def prior_strength(self) -> float | None:
-        """None: no critic is read."""
-        return None
 
     def estimate(self, tree: Tree[Any], *, allow_partial: bool = False) -> Credit:
         """Weights of any tree.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from focus.credit.base import Credit, is_trained
+from focus.credit.base import Credit, CriticFree, is_trained
 from focus.credit.leaves import leaf_returns, sums_below
 from focus.tree import NodeId, Tree
 
@@ -17,7 +17,7 @@ _NAME = "tree_rl"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeRl:
+class TreeRl(CriticFree):
     """A(e) = [(V(h') − V(root)) + (V(h') − V(h))] / √L(h'), global plus local advantage.
 
     V is the mean of the leave-one-out returns R_i − mean_{j≠i} R_j over the finished leaves
@@ -32,11 +32,6 @@ class TreeRl:
     >>> {node: round(a, 4) for node, a in TreeRl().estimate(tree).advantages.items()}
     {1: 0.3536, 2: 1.75, 3: -1.25, 4: -1.0}
     """
-
-    @property
-    def prior_strength(self) -> float | None:
-        """None: no critic is read."""
-        return None
 
     def estimate(self, tree: Tree[Any], *, allow_partial: bool = False) -> Credit:
         """Weights of any tree; fewer than two finished leaves give none.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from focus.credit.base import Credit, check_returns, edge_terms, is_trained
+from focus.credit.base import Credit, CriticFree, check_returns, edge_terms, is_trained
 from focus.errors import ConfigError, CreditError
 from focus.tree import Node, NodeId, Tree, suffix_returns
 from focus.tree.returns import added
@@ -17,7 +17,7 @@ _NAME = "vine_ppo"
 
 
 @dataclass(frozen=True, kw_only=True)
-class VinePpo:
+class VinePpo(CriticFree):
     """A(e) = r(e) + γ^d(e)·V(h') − V(h), V(h) the mean return of the probes of h.
 
     The rollouts of the search's first phase are trained. Every later expansion is a probe
@@ -48,11 +48,6 @@ class VinePpo:
     def __post_init__(self) -> None:
         if self.rollouts < 0:
             raise ConfigError(f"rollouts names a phase of the search, got {self.rollouts}")
-
-    @property
-    def prior_strength(self) -> float | None:
-        """None: no critic is read."""
-        return None
 
     def estimate(self, tree: Tree[Any], *, allow_partial: bool = False) -> Credit:
         """Weights of the rollouts' edges.
