@@ -61,14 +61,20 @@ class InstantPolicy(ScriptedPolicy):
 
 
 def running_figures(*, quick: bool) -> Iterator[Figure]:
-    """P6, P9 and P10; what was measured before is no burden of the garbage collector's here."""
-    gc.collect()
-    gc.freeze()
+    """P6, P9 and P10."""
+    _unburdened()
     yield from _per_request(trees=20 if quick else 200)
     yield _many_trees(20, 200 if quick else 1000)
     yield from limit_figures(prompts=8 if quick else 32)
-    yield bubble(slots=64, segments=6 if quick else 12, goal=0.01)
-    yield bubble(slots=512, segments=6 if quick else 12, goal=0.03)
+    for slots, goal in ((64, 0.01), (512, 0.03)):
+        _unburdened()
+        yield bubble(slots=slots, segments=6 if quick else 12, goal=goal)
+
+
+def _unburdened() -> None:
+    """What was measured before is no burden of the garbage collector's from here on."""
+    gc.collect()
+    gc.freeze()
 
 
 def _per_request(trees: int) -> Iterator[Figure]:
