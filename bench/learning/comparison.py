@@ -96,9 +96,14 @@ class Comparison:
         return self.grids.get(method, self.grid).cells
 
     def own(self, curves: Sequence[Curve]) -> list[Curve]:
-        """The curves of this comparison's task and starting model."""
-        wanted = (self.task, self.model)
-        return [c for c in curves if (c["spec"]["task"], c["spec"]["model"]) == wanted]
+        """The curves of this comparison's task, starting model and budgets."""
+        wanted = {(self.task, self.model, budget) for budget in (self.budget, self._tuning_budget)}
+        names = ("task", "model", "budget")
+        return [c for c in curves if tuple(c["spec"][name] for name in names) in wanted]
+
+    @property
+    def _tuning_budget(self) -> int:
+        return round(self.tuning_share * self.budget)
 
     def tuning(self) -> list[TrialSpec]:
         """Every cell of every method's grid; of a grid of one cell nothing."""
@@ -108,7 +113,7 @@ class Comparison:
                 learning_rate=rate,
                 batch=batch,
                 seed=self.tuning_seed,
-                budget=round(self.tuning_share * self.budget),
+                budget=self._tuning_budget,
                 # As far apart as in the final trials.
                 evaluations=max(2, round(self.tuning_share * self.evaluations)),
             )

@@ -234,6 +234,15 @@ def test_a_method_may_have_a_grid_of_its_own():
         a_comparison(grids={"ppo": a_grid(rates=())})
 
 
+def test_comparisons_of_one_task_keep_their_trials_apart():
+    small, large = a_comparison(seeds=1), a_comparison(seeds=1, budget=5000)
+    trials = [asdict(spec) for one in (small, large) for spec in one.tuning()]
+    found = [curve([0.2, 0.3]) | {"spec": spec} for spec in trials]
+    assert {c["spec"]["budget"] for c in small.own(found)} == {400}
+    assert {c["spec"]["budget"] for c in large.own(found)} == {2000}
+    assert len({spec.name for one in (small, large) for spec in one.tuning()}) == len(trials)
+
+
 def test_what_was_registered_can_be_run():
     registration = read_registration()
     assert {name[0] for name in registration.comparisons} >= {"A", "B", "C"}
