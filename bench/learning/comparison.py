@@ -128,16 +128,13 @@ class Comparison:
         Raises:
             ConfigError: a method has no tuning trial.
         """
-        chosen: dict[str, tuple[float, tuple[int, ...]]] = {
-            method: self.cells(method)[0] for method in self.methods if len(self.cells(method)) == 1
+        chosen = {
+            method: (spec["learning_rate"], tuple(spec[name] for name in BATCH))
+            for method, spec in best_rates(tuned).items()
         }
-        best: Mapping[str, Mapping[str, Any]] = best_rates(tuned)
-        if missing := [method for method in self.methods if method not in {*chosen, *best}]:
+        chosen |= {m: self.cells(m)[0] for m in self.methods if len(self.cells(m)) == 1}
+        if missing := [method for method in self.methods if method not in chosen]:
             raise ConfigError(f"{self.name}: no tuning trial of {', '.join(missing)} is there")
-        for method in self.methods:
-            if method not in chosen:
-                spec = best[method]
-                chosen[method] = spec["learning_rate"], tuple(spec[name] for name in BATCH)
         # Seed by seed, so that a sweep which time ends has all methods equally often.
         return [
             self._spec(

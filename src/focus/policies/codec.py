@@ -1,4 +1,4 @@
-"""Messages to ids and ids to text, for a model that is served elsewhere."""
+"""Messages to ids and ids to text, as every policy over a tokenizer needs them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ("Codec", "Coded")
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The served model's tokenizer, and how messages become prompt ids.
+    """A model's tokenizer, and how messages become prompt ids.
 
     Attributes:
         tokenizer: a transformers tokenizer, shared by everyone who loads the same model.

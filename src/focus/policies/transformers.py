@@ -14,8 +14,8 @@ from focus._extras import require
 from focus.errors import ConfigError, Refused, RequestError
 from focus.models import resolve
 from focus.policies.base import Ask, RequestTag
-from focus.problem import Message
-from focus.rendering import Profile, decode, load_tokenizer, profile_named, tokenizer_hash
+from focus.policies.codec import Codec, Coded
+from focus.rendering import load_tokenizer, profile_named, tokenizer_hash
 from focus.sampling import Sampling
 from focus.tokens import Generation, TokenIds
 
@@ -29,7 +29,7 @@ __all__ = ("TransformersPolicy",)
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 
 
-class TransformersPolicy(Closing):
+class TransformersPolicy(Coded, Closing):
     """Samples from a model of this process; a :class:`focus.policies.base.Policy`.
 
     One worker thread owns the model and steps one batch that requests join and leave
@@ -77,7 +77,7 @@ class TransformersPolicy(Closing):
         profile: str = "token_chunk",
     ) -> None:
         _check_settings(dtype, max_batch, kv_cache_tokens, threads, train_temperature)
-        self._profile: Profile = profile_named(profile)
+        chosen = profile_named(profile)
         folder = resolve(model)
         require("torch", extra="local")
         require("transformers", extra="local")
@@ -91,11 +91,12 @@ class TransformersPolicy(Closing):
         from focus.policies._engine.prefix_cache import PrefixCache
         from focus.policies._engine.runner import Runner
 
-        self._tokenizer = load_tokenizer(folder)
+        tokenizer = load_tokenizer(folder)
         self._model = load_model(folder, device=device, dtype=dtype)
         self._context_limit = context_limit_of(self._model)
-        self._ends = end_ids(self._model, self._tokenizer)
-        self._tokenizer_hash = tokenizer_hash(self._tokenizer)
+        self._ends = end_ids(self._model, tokenizer)
+        size: int = self._model.config.get_text_config().vocab_size
+        self._codec = Codec(tokenizer, chosen, size, tokenizer_hash(tokenizer))
         self._train_temperature = train_temperature
         runner = Runner(self._model, context_limit=self._context_limit)
         capacity = runner.default_cache_tokens() if kv_cache_tokens is None else kv_cache_tokens
@@ -124,22 +125,6 @@ class TransformersPolicy(Closing):
         return self._train_temperature
 
     @property
-    def vocab_size(self) -> int:
-        """Ids lie in [0, vocab_size)."""
-        size: int = self._model.config.get_text_config().vocab_size
-        return size
-
-    @property
-    def tokenizer_hash(self) -> str:
-        """Names the id ↔ text mapping."""
-        return self._tokenizer_hash
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer; hold ``focus.rendering.lock_of(tokenizer)`` to use it elsewhere."""
-        return self._tokenizer
-
-    @property
     def model(self) -> Any:
         """The module that samples. Read it; change it through `update_weights` only."""
         return self._model
@@ -148,20 +133,6 @@ class TransformersPolicy(Closing):
     def counters(self) -> Counters:
         """Totals so far: tokens computed, reused and sampled, and their hit rate."""
         return self._batcher.counters
-
-    def render(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
-    ) -> TokenIds:
-        """Prompt ids of a conversation, through this policy's profile."""
-        return self._profile.render(self._tokenizer, messages, tools)
-
-    def continuation(self, messages: Sequence[Message], *, closed: bool) -> TokenIds:
-        """Ids between a reply and the next one, through this policy's profile."""
-        return self._profile.continuation(self._tokenizer, messages, closed=closed)
-
-    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
-        """Text of `ids` in one decode; special tokens dropped unless kept."""
-        return decode(self._tokenizer, ids, keep_special=keep_special)
 
     async def generate(
         self, prefix: TokenIds, sampling: Sampling, *, tag: RequestTag | None = None
