@@ -30,10 +30,12 @@ class Grid:
     Attributes:
         rates: learning rates.
         batches: (prompts, optimizer steps), or those and tokens per prompt.
+        beta2: see `TrialSpec`.
     """
 
     rates: tuple[float, ...]
     batches: tuple[tuple[int, ...], ...]
+    beta2: float = 0.95
 
     @property
     def cells(self) -> list[tuple[float, tuple[int, ...]]]:
@@ -91,15 +93,26 @@ class Comparison:
         if not (all(grid.cells for grid in grids) and self.seeds >= 1):
             raise ConfigError(f"comparison {self.name!r} has no rate, no batch or no seed")
 
+    def grid_of(self, method: str) -> Grid:
+        """What the method is tuned on."""
+        return self.grids.get(method, self.grid)
+
     def cells(self, method: str) -> list[tuple[float, tuple[int, ...]]]:
         """Rates and batches that the method is tuned on."""
-        return self.grids.get(method, self.grid).cells
+        return self.grid_of(method).cells
 
     def own(self, curves: Sequence[Curve]) -> list[Curve]:
-        """The curves of this comparison's task, starting model and budgets."""
-        wanted = {(self.task, self.model, budget) for budget in (self.budget, self._tuning_budget)}
-        names = ("task", "model", "budget")
-        return [c for c in curves if tuple(c["spec"][name] for name in names) in wanted]
+        """The curves of this comparison's task, starting model, budgets and optimizers."""
+        budgets = (self.budget, self._tuning_budget)
+
+        def is_own(spec: Mapping[str, Any]) -> bool:
+            return (
+                (spec["task"], spec["model"]) == (self.task, self.model)
+                and spec["budget"] in budgets
+                and spec.get("beta2", Grid.beta2) == self.grid_of(spec["method"]).beta2
+            )
+
+        return [curve for curve in curves if is_own(curve["spec"])]
 
     @property
     def _tuning_budget(self) -> int:
@@ -161,6 +174,7 @@ class Comparison:
             eval_problems=self.eval_problems,
             batch_tokens=self.batch_tokens,
             grad_norm=self.grad_norm,
+            beta2=self.grid_of(method).beta2,
             **shape,
             **settings,
         )
@@ -217,4 +231,5 @@ def read_registration(path: Path = REGISTERED, *, models: Path = Path("models"))
 def _grid(table: dict[str, Any]) -> Grid:
     """Take a grid's values out of a table."""
     rates, batches = table.pop("rates"), table.pop("batches")
-    return Grid(rates=tuple(rates), batches=tuple(map(tuple, batches)))
+    others = {name: table.pop(name) for name in ("beta2",) if name in table}
+    return Grid(rates=tuple(rates), batches=tuple(map(tuple, batches)), **others)

@@ -52,6 +52,7 @@ class TrialSpec:
         prompts: problems per round.
         minibatches: optimizer steps per round.
         grad_norm: what a step's gradient is clipped to.
+        beta2: of the actor's Adam: how slowly it forgets how large gradients were.
         tokens_per_prompt: search budget of one problem.
         budget: generated tokens of the whole trial.
         evaluations: held-out measurements, evenly spaced, the first before training.
@@ -77,6 +78,7 @@ class TrialSpec:
     replay: int = 2
     batch_tokens: int = 65536
     grad_norm: float = 1.0
+    beta2: float = 0.95
     frozen: bool = False
 
     @property
@@ -86,6 +88,7 @@ class TrialSpec:
             f"{self.task}{start}.{self.method}.lr{self.learning_rate:g}.p{self.prompts}"
             f"m{self.minibatches}.t{self.tokens_per_prompt}.b{self.budget}"
             f"{'' if self.grad_norm == 1.0 else f'.g{self.grad_norm:g}'}"
+            f"{'' if self.beta2 == 0.95 else f'.beta{self.beta2:g}'}"
             f"{'.frozen' if self.frozen else ''}.s{self.seed}"
         )
 
@@ -311,6 +314,7 @@ def _learner(
         learning_rate=spec.learning_rate,
         minibatches=spec.minibatches,
         grad_norm=spec.grad_norm,
+        betas=(0.9, spec.beta2),
         batch_tokens=spec.batch_tokens,
     )
     if family.game is not None:

@@ -2,7 +2,7 @@
 
 import doctest
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -220,14 +220,15 @@ def test_a_grid_of_one_cell_needs_no_tuning():
 
 
 def test_a_method_may_have_a_grid_of_its_own():
-    one = a_grid(rates=(0.5,), batches=((8, 8, 10),))
+    one = Grid(rates=(0.5,), batches=((8, 8, 10),), beta2=0.999)
     comparison = a_comparison(grids={"ppo": one}, seeds=1)
     grid = comparison.tuning()
     assert {spec.method for spec in grid} == {"grpo"}
     tuned = [curve([0.2, 0.3]) | {"spec": asdict(spec)} for spec in grid]
     ours = comparison.finals(tuned)[1]
     assert (ours.method, ours.learning_rate, ours.tokens_per_prompt) == ("ppo", 0.5, 10)
-    assert (ours.prompts, ours.minibatches) == (8, 8)
+    assert (ours.prompts, ours.minibatches, ours.beta2) == (8, 8, 0.999)
+    assert ours.name != replace(ours, beta2=grid[0].beta2).name
     with pytest.raises(ConfigError, match="grid of rloo, which is no row"):
         a_comparison(grids={"rloo": one})
     with pytest.raises(ConfigError, match="no rate"):
@@ -241,6 +242,9 @@ def test_comparisons_of_one_task_keep_their_trials_apart():
     assert {c["spec"]["budget"] for c in small.own(found)} == {400}
     assert {c["spec"]["budget"] for c in large.own(found)} == {2000}
     assert len({spec.name for one in (small, large) for spec in one.tuning()}) == len(trials)
+    slow = a_comparison(seeds=1, grid=replace(a_grid(), beta2=0.999))
+    assert slow.own(found) == []
+    assert small.own([curve([0.2, 0.3]) | {"spec": asdict(s)} for s in slow.tuning()]) == []
 
 
 def test_what_was_registered_can_be_run():
@@ -249,7 +253,7 @@ def test_what_was_registered_can_be_run():
     names = [s.name for c in registration.comparisons.values() for s in c.tuning()]
     assert len(set(names)) == len(names)
     for comparison in registration.comparisons.values():
-        assert comparison.tuning()
+        assert comparison.tuning() or comparison.finals([])
         assert Path(comparison.model).name in {"", *registration.recipes}
 
 
