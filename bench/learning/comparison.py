@@ -30,12 +30,13 @@ class Grid:
     Attributes:
         rates: learning rates.
         batches: (prompts, optimizer steps), or those and tokens per prompt.
-        beta2: see `TrialSpec`.
+        beta2, warmup: see `TrialSpec`.
     """
 
     rates: tuple[float, ...]
     batches: tuple[tuple[int, ...], ...]
     beta2: float = 0.95
+    warmup: int = 0
 
     @property
     def cells(self) -> list[tuple[float, tuple[int, ...]]]:
@@ -106,10 +107,12 @@ class Comparison:
         budgets = (self.budget, self._tuning_budget)
 
         def is_own(spec: Mapping[str, Any]) -> bool:
+            grid = self.grid_of(spec["method"])
             return (
                 (spec["task"], spec["model"]) == (self.task, self.model)
                 and spec["budget"] in budgets
-                and spec.get("beta2", Grid.beta2) == self.grid_of(spec["method"]).beta2
+                and spec.get("beta2", Grid.beta2) == grid.beta2
+                and spec.get("warmup", Grid.warmup) == grid.warmup
             )
 
         return [curve for curve in curves if is_own(curve["spec"])]
@@ -175,6 +178,7 @@ class Comparison:
             batch_tokens=self.batch_tokens,
             grad_norm=self.grad_norm,
             beta2=self.grid_of(method).beta2,
+            warmup=self.grid_of(method).warmup,
             **shape,
             **settings,
         )
@@ -231,5 +235,5 @@ def read_registration(path: Path = REGISTERED, *, models: Path = Path("models"))
 def _grid(table: dict[str, Any]) -> Grid:
     """Take a grid's values out of a table."""
     rates, batches = table.pop("rates"), table.pop("batches")
-    others = {name: table.pop(name) for name in ("beta2",) if name in table}
+    others = {name: table.pop(name) for name in ("beta2", "warmup") if name in table}
     return Grid(rates=tuple(rates), batches=tuple(map(tuple, batches)), **others)

@@ -52,7 +52,8 @@ class TrialSpec:
         prompts: problems per round.
         minibatches: optimizer steps per round.
         grad_norm: what a step's gradient is clipped to.
-        beta2: of the actor's Adam: how slowly it forgets how large gradients were.
+        beta2, warmup: of the actor's Adam: how slowly it forgets how large gradients were, and
+            in how many steps its rate rises.
         tokens_per_prompt: search budget of one problem.
         budget: generated tokens of the whole trial.
         evaluations: held-out measurements, evenly spaced, the first before training.
@@ -79,6 +80,7 @@ class TrialSpec:
     batch_tokens: int = 65536
     grad_norm: float = 1.0
     beta2: float = 0.95
+    warmup: int = 0
     frozen: bool = False
 
     @property
@@ -89,6 +91,7 @@ class TrialSpec:
             f"m{self.minibatches}.t{self.tokens_per_prompt}.b{self.budget}"
             f"{'' if self.grad_norm == 1.0 else f'.g{self.grad_norm:g}'}"
             f"{'' if self.beta2 == 0.95 else f'.beta{self.beta2:g}'}"
+            f"{f'.w{self.warmup}' if self.warmup else ''}"
             f"{'.frozen' if self.frozen else ''}.s{self.seed}"
         )
 
@@ -315,6 +318,7 @@ def _learner(
         minibatches=spec.minibatches,
         grad_norm=spec.grad_norm,
         betas=(0.9, spec.beta2),
+        warmup=spec.warmup,
         batch_tokens=spec.batch_tokens,
     )
     if family.game is not None:

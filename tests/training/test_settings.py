@@ -121,6 +121,7 @@ NAN, INF = float("nan"), float("inf")
         *({"actor": {"betas": bad}} for bad in ([0.9], [0.9, 1.0], [-0.1, 0.5], [NAN, 0.5], [])),
         *({"actor": {"grad_norm": bad}} for bad in (0.0, NAN)),
         {"actor": {"minibatches": 0}},
+        {"actor": {"warmup": -1}},
         {"actor": {"epochs": 0}},
         *({"critic": {"count_weight": bad}} for bad in (-1.0, NAN)),
         {"critic": {"steps": 0}},

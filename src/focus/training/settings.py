@@ -36,7 +36,9 @@ class ActorSettings:
     """How the policy is updated once per round.
 
     Attributes:
-        learning_rate, weight_decay, betas: AdamW.
+        learning_rate, weight_decay, betas: AdamW. Small steps want a second beta near 1: it is
+            what remembers how large gradients are.
+        warmup: optimizer steps until the rate is at its full height; it rises in equal parts.
         clip_low, clip_high: ε and ε' of the clipped surrogate.
         minibatches: optimizer steps per epoch; prompts are split among them.
         epochs: passes over the round's records.
@@ -47,6 +49,7 @@ class ActorSettings:
     learning_rate: float = 5e-5
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.95)
+    warmup: int = 0
     clip_low: float = 0.2
     clip_high: float = 0.2
     minibatches: int = 4
@@ -57,10 +60,19 @@ class ActorSettings:
     def __post_init__(self) -> None:
         _positive(self, "learning_rate", "minibatches", "epochs", "grad_norm", "batch_tokens")
         _in_range(self, "weight_decay", low=0.0)
+        _in_range(self, "warmup", low=0)
         _in_range(self, "clip_low", low=0.0, high=1.0)
         _in_range(self, "clip_high", low=0.0)
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"betas must be two numbers in [0, 1), got {self.betas}")
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of an optimizer step, the first of the run being 0.
+
+        >>> [round(ActorSettings(learning_rate=0.1, warmup=4).rate_at(k), 3) for k in range(5)]
+        [0.025, 0.05, 0.075, 0.1, 0.1]
+        """
+        return self.learning_rate * min(1.0, (step + 1) / max(1, self.warmup))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -208,13 +208,31 @@ def same_state(one: ActorTrainer, other: ActorTrainer) -> bool:
     )
 
 
-def test_a_restored_trainer_goes_on_bit_for_bit(batch: Batch, tmp_path: Path) -> None:
+def test_the_rate_rises_step_by_step_to_its_height(batch: Batch) -> None:
+    """Adam's first step is as long as its rate."""
+
+    def moved(warmup: int) -> torch.Tensor:
+        trainer = trainer_of(batch, warmup=warmup, minibatches=1)
+        before = [p.detach().clone() for p in trainer.model.parameters()]
+        trainer.update(batch.actor("path"), seed=0)
+        pairs = zip(trainer.model.parameters(), before, strict=True)
+        return torch.cat([(now.detach() - then).flatten() for now, then in pairs])
+
+    whole, part = moved(0), moved(8)
+    assert float(whole.abs().max()) > 0
+    assert torch.allclose(whole / 8, part, rtol=1e-6, atol=1e-12)
+    rates = [settings(warmup=8).rate_at(step) for step in range(10)]
+    assert rates == pytest.approx([1e-3 * min(8, step + 1) / 8 for step in range(10)])
+
+
+@pytest.mark.parametrize("warmup", [0, 6])
+def test_a_restored_trainer_goes_on_bit_for_bit(batch: Batch, tmp_path: Path, warmup: int) -> None:
     records = batch.actor("path")
-    straight, first = trainer_of(batch), trainer_of(batch)
+    straight, first = trainer_of(batch, warmup=warmup), trainer_of(batch, warmup=warmup)
     for trainer in (straight, first):
         trainer.update(records, seed=1)
     first.save(tmp_path)
-    second = trainer_of(batch)
+    second = trainer_of(batch, warmup=warmup)
     second.load(tmp_path)
     assert same_state(first, second)
     for trainer in (straight, second):

@@ -271,6 +271,31 @@ def test_a_round_is_saved_and_restored_whole(
         assert torch.equal(value, two.weights[name])
 
 
+def test_the_rate_rises_over_rounds_and_goes_on_after_a_restart(
+    client: Any, service: TinkerService, tokenizer: Any, records: list[ActorRecord], tmp_path: Path
+) -> None:
+    settings = dataclasses.replace(SETTINGS, actor=dataclasses.replace(ACTOR, warmup=3))
+
+    def start() -> TinkerLearner:
+        return TinkerLearner(client, settings, TINKER, tokenizer=tokenizer, context_limit=512)
+
+    def taken() -> float:
+        [last] = [done for done in service.log if done.route == "optim_step"][-1:]
+        return float(service.trainee(last.model_id).optimizer.param_groups[0]["lr"])
+
+    first, second, rates = start(), start(), []
+    for step in range(4):
+        learner = first if step < 2 else second
+        told = learner.update_actor(records, seed=step)["optim/lr"]
+        assert told == taken()
+        rates.append(told)
+        if step == 1:
+            first.publish(0)
+            first.save(tmp_path)
+            second.load(tmp_path)
+    assert rates == pytest.approx([ACTOR.learning_rate * part for part in (1 / 3, 2 / 3, 1, 1)])
+
+
 def test_a_state_of_other_settings_is_refused(
     client: Any, learner: TinkerLearner, tokenizer: Any, tmp_path: Path
 ) -> None:

@@ -81,6 +81,8 @@ class ActorTrainer:
             for part in _parts(prompts, self.settings.minibatches):
                 self.optimizer.zero_grad(set_to_none=True)
                 loss, tally = self.accumulate([r for group in part for r in group], len(part))
+                for group in self.optimizer.param_groups:
+                    group["lr"] = self.settings.rate_at(self.steps)
                 norms.append(clip_and_step(self.model, self.optimizer, self.settings.grad_norm))
                 self.steps += 1
                 losses.append(loss)

@@ -129,11 +129,12 @@ class TinkerLearner:
         """
         samples = as_rows(records)
         rows = pack_paths(samples)
+        actor = self._settings.actor
+        rate = actor.rate_at(self._steps)
         if not rows:
-            return actor_metrics((), None, self._settings.actor)
+            return actor_metrics((), None, actor, rate=rate)
         prompts = len(by_prompt(samples))
         data = [actor_datum(row, prompts=prompts) for row in rows]
-        actor = self._settings.actor
         with self._trusted("the actor's update"):
             client = self._client("actor")
             submitted = client.forward_backward(
@@ -141,7 +142,7 @@ class TinkerLearner:
             )
             step = client.optim_step(
                 self._sdk.AdamParams(
-                    learning_rate=actor.learning_rate,
+                    learning_rate=rate,
                     beta1=actor.betas[0],
                     beta2=actor.betas[1],
                     eps=self._tinker.adam_eps,
@@ -151,7 +152,7 @@ class TinkerLearner:
             )
             output, stepped = submitted.result(), step.result()
             self._steps += 1
-            return actor_metrics(rows, output, actor, step=stepped)
+            return actor_metrics(rows, output, actor, step=stepped, rate=rate)
 
     def update_critic(self, records: Sequence[CriticRecord], *, seed: int) -> Mapping[str, float]:
         """``critic.steps`` steps over the records, all submitted before the first is awaited.

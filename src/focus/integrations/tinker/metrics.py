@@ -18,7 +18,12 @@ __all__ = ("actor_metrics", "cookbook_metrics", "critic_metrics", "write_checkpo
 
 
 def actor_metrics(
-    rows: Sequence[PathRow], output: Any, actor: ActorSettings, *, step: Any = None
+    rows: Sequence[PathRow],
+    output: Any,
+    actor: ActorSettings,
+    *,
+    rate: float,
+    step: Any = None,
 ) -> dict[str, float]:
     """Figures of one policy update, over its trained tokens.
 
@@ -29,6 +34,7 @@ def actor_metrics(
         rows: as sent.
         output: of forward_backward; unused without rows.
         actor: thresholds, for the share of clipped tokens.
+        rate: learning rate of the step.
         step: of optim_step; its metrics are passed on.
     """
     pairs = list(_trained(rows, output))
@@ -46,7 +52,7 @@ def actor_metrics(
         "optim/kl_sample_train_v1": sum(gaps) / tokens,
         "optim/kl_sample_train_v2": sum(gap * gap for gap in gaps) / (2.0 * tokens),
         "optim/entropy": -sum(sampled for sampled, _ in pairs) / tokens,
-        "optim/lr": actor.learning_rate,
+        "optim/lr": rate,
         **{f"optim/{name}": float(value) for name, value in told.items()},
     }
 
