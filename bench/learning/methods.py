@@ -48,6 +48,13 @@ METHODS: dict[str, Method] = PEERS | {
         values="surprisal",
         about="flat rollouts, one if no more fit; lambda TD on a surprisal critic",
     ),
+    "focus-unbiased": Method(
+        search=alone,
+        credit=LambdaTd(decay=1.0),
+        critic="free",
+        values="surprisal",
+        about="flat rollouts; outcomes less the surprisal critic's value of each checkpoint",
+    ),
     "focus-mixed": Method(
         search=until_mixed(RootOnly(), most=2.5),
         credit=STEPWISE,

@@ -162,7 +162,8 @@ class TrainSettings:
             where a value is least certain; ``cascade``, at most `concurrency` rollouts in
             lockstep that branch there as they go; ``flat``, rollouts from the prompt only.
         credit: ``direct-branch``, or ``lambda``: generalised advantages with λ = `decay`.
-        decay: λ in [0, 1]; how far outcomes count rather than the critic.
+        decay: λ in [0, 1]; how far outcomes count rather than the critic. At 1 values are only
+            subtracted; below, their errors are learned from, and a long run can drift.
         concurrency: expansions in flight per tree.
         capacity: requests in flight over all trees.
         temperature: of collection; the actor is trained at the same one.
@@ -183,7 +184,7 @@ class TrainSettings:
     tokens_per_prompt: int = 640
     search: str = "two-phase"
     credit: str = "direct-branch"
-    decay: float = 0.8
+    decay: float = 1.0
     concurrency: int = 4
     capacity: int = 64
     temperature: float = 1.0
