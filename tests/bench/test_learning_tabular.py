@@ -172,6 +172,19 @@ def test_updates_along_the_exact_advantages_raise_the_chance_of_success():
     assert learner.success > before + 0.1
 
 
+def test_a_rate_that_rises_takes_its_part_of_the_first_step():
+    def moved(warmup):
+        settings = ActorSettings(learning_rate=0.1, minibatches=1, warmup=warmup)
+        learner = TabularLearner(SMALL, settings)
+        batch = [record(SMALL, 0, (0, 1, 0, 1), 1.0, learner.policy.table)]
+        before = learner.logits.copy()
+        learner.update_actor(batch, seed=0)
+        return learner.logits - before
+
+    assert moved(0).any()
+    assert moved(8) == pytest.approx(moved(0) / 8)
+
+
 def test_a_token_table_comes_to_its_targets():
     table, policy = TokenTable(SMALL), probabilities(SMALL.starting_logits())
     batch = [record(SMALL, 0, (0, 1, 0, 1), 1.0, policy)] * 8

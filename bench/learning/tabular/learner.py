@@ -68,7 +68,7 @@ class TabularLearner:
 
     Args:
         game: the rules.
-        settings: learning rate, Adam's moments, clipping, optimizer steps per round.
+        settings: learning rate and its rise, Adam's moments, clipping, optimizer steps per round.
     """
 
     def __init__(self, game: Game, settings: ActorSettings) -> None:
@@ -120,6 +120,7 @@ class TabularLearner:
         policy = probabilities(self.logits)
         gradient = estimated_gradient(self.game, policy, records, clip=clip)
         first, second = self._moments
+        rate = self.settings.rate_at(self.optimizer_steps)
         self.optimizer_steps += 1
         for moment, fresh, decay in zip(
             (first, second), (gradient, gradient**2), self.settings.betas, strict=True
@@ -128,7 +129,7 @@ class TabularLearner:
             moment += (1 - decay) * fresh
         low, high = (1 - decay**self.optimizer_steps for decay in self.settings.betas)
         step = (first / low) / (np.sqrt(second / high) + 1e-8)
-        self.logits = self.logits + self.settings.learning_rate * step
+        self.logits = self.logits + rate * step
 
     def update_critic(self, records: Sequence[CriticRecord], *, seed: int) -> dict[str, float]:
         """V = (Σ n·target + κ·mean) / (Σ n + κ), κ = 4, the mean over games at equal step."""
