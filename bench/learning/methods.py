@@ -6,7 +6,7 @@ Those of other systems are in `peers.py`.
 
 from __future__ import annotations
 
-from bench.learning.peers import PEERS
+from bench.learning.peers import OUTCOME, PEERS
 from bench.learning.plans import (
     Method,
     Plan,
@@ -50,7 +50,7 @@ METHODS: dict[str, Method] = PEERS | {
     ),
     "focus-unbiased": Method(
         search=alone,
-        credit=LambdaTd(decay=1.0),
+        credit=OUTCOME,
         critic="free",
         values="surprisal",
         about="flat rollouts; outcomes less the surprisal critic's value of each checkpoint",
@@ -72,7 +72,7 @@ METHODS: dict[str, Method] = PEERS | {
     "focus-network-lambda": Method(
         search=REFINE,
         credit=STEPWISE,
-        warm_credit=LambdaTd(decay=1.0),
+        warm_credit=OUTCOME,
         critic="learned",
         about="four rollouts, then refinement; lambda TD on a value network behind its gate",
     ),

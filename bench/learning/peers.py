@@ -13,7 +13,7 @@ from focus.credit.base import outcome_targets
 from focus.search import Allocator, BetaBernoulli, Calibration, Session, View
 from focus.tree import NodeId, SuffixMeans, Tree
 
-__all__ = ("PEERS", "MixedOutcome", "WithTargets")
+__all__ = ("OUTCOME", "PEERS", "MixedOutcome", "WithTargets")
 
 
 @dataclass(frozen=True, kw_only=True)
