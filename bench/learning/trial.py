@@ -31,7 +31,7 @@ from focus.sampling import derive_seed
 from focus.training.making import make_collector
 from focus.training.settings import ActorSettings, CriticSettings, TrainSettings
 from focus.training.solving import evaluate
-from focus.training.steering import OutcomeWindow
+from focus.training.steering import OutcomeWindow, constant_like
 from focus.tree import Identity
 
 __all__ = ("Trial", "TrialSpec", "run_trial")
@@ -224,8 +224,7 @@ class Trial:
         problems = self.task.problems("train", spec.prompts, seed=derive_seed(spec.seed, *named))
         critic = self.critic()
         if not self.steers:
-            constant = round(self.window.rates().constant, 6)
-            critic = Critic.constant(constant, renderer=critic.renderer)
+            critic = constant_like(critic, self.window.rates())
         warm = method.warm_credit is not None and not self.steers
         credit = method.warm_credit if warm else method.credit
         assert credit is not None

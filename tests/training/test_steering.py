@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from focus import Collection, Credit, Critic, DirectBranchTd, LambdaTd, Ledger, RefinedTd
 from focus.records import CriticContext
-from focus.testing.trees import Sketch, build_tree, end, fork
+from focus.testing.trees import Sketch, build_tree, end, fork, random_sketch
 from focus.training.gate import BaseRates, GateSample, judge
-from focus.training.steering import OutcomeWindow, Steering
+from focus.training.steering import OutcomeWindow, Steering, constant_like
 
 LEARNED = Critic.constant(0.9)
+NOTHING = Credit(estimator="refined", advantages={})
 
 
 def collection(root: Sketch) -> Collection:
     return Collection(
         tree=build_tree(root),
-        credit=Credit(estimator="refined", advantages={}),
+        credit=NOTHING,
         actor=(),
         critic=(),
         ledger=Ledger(),
@@ -41,6 +45,30 @@ def test_rates_are_means_over_the_outcomes_seen_at_each_depth() -> None:
     rates = window.rates()
     assert rates.constant == pytest.approx(3 / 4)
     assert rates.by_depth == pytest.approx({0: 1 / 2, 1: 1.0})
+
+
+@given(seed=st.integers(0, 2**32), shaping=st.sampled_from([0.0, 0.05, 0.4]))
+def test_the_constant_is_the_mean_of_what_a_critic_is_trained_on(seed: int, shaping: float) -> None:
+    """Step rewards stay out of both, where a critic predicts outcomes."""
+    tree = build_tree(random_sketch(random.Random(seed), nodes=12, shaping=shaping))
+    targets = LambdaTd(decay=1.0).estimate(tree).targets.values()
+    total = sum(target.count for target in targets)
+    window = OutcomeWindow(1, first_guess=0.5)
+    window.add([Collection(tree=tree, credit=NOTHING, actor=(), critic=(), ledger=Ledger())])
+    mean = sum(target.count * target.value for target in targets) / total if total else 0.5
+    assert window.rates().constant == pytest.approx(mean)
+
+
+@given(
+    constant=st.floats(-3, 3), low=st.sampled_from([-1.0, 0.0]), high=st.sampled_from([1.0, 2.0])
+)
+def test_a_constant_says_nothing_that_its_critic_could_not(
+    constant: float, low: float, high: float
+) -> None:
+    learned = Critic.constant(low, value_range=(low, high))
+    said = constant_like(learned, BaseRates(constant))
+    assert said.value_range == (low, high)
+    assert said.fixed_value == pytest.approx(min(high, max(low, constant)), abs=1e-6)
 
 
 def test_only_the_last_rounds_count() -> None:

@@ -9,16 +9,17 @@ from typing import Any
 
 from focus.collect import Collection
 from focus.credit import DirectBranchTd, LambdaTd, RefinedTd
-from focus.credit.base import Estimator
+from focus.credit.base import Estimator, target_returns
 from focus.critic import Critic
 from focus.training.gate import BaseRates, GateReport
 from focus.tree import SuffixMeans
 
-__all__ = ("OutcomeWindow", "Steering")
+__all__ = ("OutcomeWindow", "Steering", "constant_like")
 
 
 class OutcomeWindow:
-    """Suffix outcomes seen in the last rounds, per depth; the source of the fitted constants.
+    """What critic targets were made of in the last rounds, per depth; the source of the fitted
+    constants.
 
     Attributes:
         first_guess: the constant before any round; a pilot's mean outcome.
@@ -33,7 +34,7 @@ class OutcomeWindow:
         sums: dict[int, tuple[int, float]] = {}
         for collection in collections:
             tree = collection.tree
-            seen = SuffixMeans.of(tree, tree.header.returns)
+            seen = SuffixMeans.of(tree, target_returns(tree, tree.header.returns))
             for node, count in enumerate(seen.counts):
                 if count:
                     before, total = sums.get(tree[node].depth, (0, 0.0))
@@ -60,6 +61,17 @@ class OutcomeWindow:
         self._rounds.clear()
         for sums in stored:
             self._rounds.append({int(d): (int(n), float(t)) for d, (n, t) in sums.items()})
+
+
+def constant_like(learned: Critic, rates: BaseRates) -> Critic:
+    """The fitted constant in place of a critic: in its range, reading what it reads.
+
+    >>> constant_like(Critic.constant(0.9), BaseRates(-0.004)).version
+    'constant-0'
+    """
+    low, high = learned.value_range
+    value = min(high, max(low, round(rates.constant, 6)))
+    return Critic.constant(value, value_range=(low, high), renderer=learned.renderer)
 
 
 @dataclass
@@ -92,8 +104,7 @@ class Steering:
         """The critic that collects the next round."""
         if self.is_open:
             return learned
-        constant = round(self.window.rates().constant, 6)
-        return Critic.constant(constant, renderer=learned.renderer)
+        return constant_like(learned, self.window.rates())
 
     def credit(self) -> Estimator:
         """The estimator of the next round."""
