@@ -30,13 +30,14 @@ class Grid:
     Attributes:
         rates: learning rates.
         batches: (prompts, optimizer steps), or those and tokens per prompt.
-        beta2, warmup: see `TrialSpec`.
+        beta2, warmup, step_kl: see `TrialSpec`.
     """
 
     rates: tuple[float, ...]
     batches: tuple[tuple[int, ...], ...]
     beta2: float = 0.95
     warmup: int = 0
+    step_kl: float = 0.0
 
     @property
     def cells(self) -> list[tuple[float, tuple[int, ...]]]:
@@ -113,6 +114,7 @@ class Comparison:
                 and spec["budget"] in budgets
                 and spec.get("beta2", Grid.beta2) == grid.beta2
                 and spec.get("warmup", Grid.warmup) == grid.warmup
+                and spec.get("step_kl", Grid.step_kl) == grid.step_kl
             )
 
         return [curve for curve in curves if is_own(curve["spec"])]
@@ -179,6 +181,7 @@ class Comparison:
             grad_norm=self.grad_norm,
             beta2=self.grid_of(method).beta2,
             warmup=self.grid_of(method).warmup,
+            step_kl=self.grid_of(method).step_kl,
             **shape,
             **settings,
         )
@@ -235,5 +238,5 @@ def read_registration(path: Path = REGISTERED, *, models: Path = Path("models"))
 def _grid(table: dict[str, Any]) -> Grid:
     """Take a grid's values out of a table."""
     rates, batches = table.pop("rates"), table.pop("batches")
-    others = {name: table.pop(name) for name in ("beta2", "warmup") if name in table}
+    others = {name: table.pop(name) for name in ("beta2", "warmup", "step_kl") if name in table}
     return Grid(rates=tuple(rates), batches=tuple(map(tuple, batches)), **others)

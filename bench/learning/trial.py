@@ -54,6 +54,7 @@ class TrialSpec:
         grad_norm: what a step's gradient is clipped to.
         beta2, warmup: of the actor's Adam: how slowly it forgets how large gradients were, and
             in how many steps its rate rises.
+        step_kl: how far one of its steps may move the policy; 0 sets no bound.
         tokens_per_prompt: search budget of one problem.
         budget: generated tokens of the whole trial.
         evaluations: held-out measurements, evenly spaced, the first before training.
@@ -81,6 +82,7 @@ class TrialSpec:
     grad_norm: float = 1.0
     beta2: float = 0.95
     warmup: int = 0
+    step_kl: float = 0.0
     frozen: bool = False
 
     @property
@@ -92,6 +94,7 @@ class TrialSpec:
             f"{'' if self.grad_norm == 1.0 else f'.g{self.grad_norm:g}'}"
             f"{'' if self.beta2 == 0.95 else f'.beta{self.beta2:g}'}"
             f"{f'.w{self.warmup}' if self.warmup else ''}"
+            f"{f'.kl{self.step_kl:g}' if self.step_kl else ''}"
             f"{'.frozen' if self.frozen else ''}.s{self.seed}"
         )
 
@@ -318,6 +321,7 @@ def _learner(
         grad_norm=spec.grad_norm,
         betas=(0.9, spec.beta2),
         warmup=spec.warmup,
+        step_kl=spec.step_kl,
         batch_tokens=spec.batch_tokens,
     )
     if family.game is not None:

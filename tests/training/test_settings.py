@@ -122,6 +122,7 @@ NAN, INF = float("nan"), float("inf")
         *({"actor": {"grad_norm": bad}} for bad in (0.0, NAN)),
         {"actor": {"minibatches": 0}},
         {"actor": {"warmup": -1}},
+        *({"actor": {"step_kl": bad}} for bad in (-1e-4, NAN, INF)),
         {"actor": {"epochs": 0}},
         *({"critic": {"count_weight": bad}} for bad in (-1.0, NAN)),
         {"critic": {"steps": 0}},

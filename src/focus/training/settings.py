@@ -39,6 +39,8 @@ class ActorSettings:
         learning_rate, weight_decay, betas: AdamW. Small steps want a second beta near 1: it is
             what remembers how large gradients are.
         warmup: optimizer steps until the rate is at its full height; it rises in equal parts.
+        step_kl: nats per token that one optimizer step may move the policy by, on the tokens it
+            is taken on; a longer one is taken back in part. 0 sets no bound.
         clip_low, clip_high: ε and ε' of the clipped surrogate.
         minibatches: optimizer steps per epoch; prompts are split among them.
         epochs: passes over the round's records.
@@ -50,6 +52,7 @@ class ActorSettings:
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.95)
     warmup: int = 0
+    step_kl: float = 0.0
     clip_low: float = 0.2
     clip_high: float = 0.2
     minibatches: int = 4
@@ -61,6 +64,7 @@ class ActorSettings:
         _positive(self, "learning_rate", "minibatches", "epochs", "grad_norm", "batch_tokens")
         _in_range(self, "weight_decay", low=0.0)
         _in_range(self, "warmup", low=0)
+        _in_range(self, "step_kl", low=0.0)
         _in_range(self, "clip_low", low=0.0, high=1.0)
         _in_range(self, "clip_high", low=0.0)
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):

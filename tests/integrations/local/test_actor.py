@@ -16,8 +16,9 @@ import torch
 from focus.errors import ConfigError, StoreError
 from focus.integrations.local import ActorTrainer, surrogate_loss
 from focus.integrations.local.actor import token_tensors
+from focus.integrations.local.trust_region import divergence
 from focus.models.tree_attention import tree_batches
-from focus.records import ActorRecord
+from focus.records import ActorRecord, as_rows
 from focus.training.settings import ActorSettings
 
 if TYPE_CHECKING:
@@ -225,14 +226,49 @@ def test_the_rate_rises_step_by_step_to_its_height(batch: Batch) -> None:
     assert rates == pytest.approx([1e-3 * min(8, step + 1) / 8 for step in range(10)])
 
 
-@pytest.mark.parametrize("warmup", [0, 6])
-def test_a_restored_trainer_goes_on_bit_for_bit(batch: Batch, tmp_path: Path, warmup: int) -> None:
+def moved_by(
+    trainer: ActorTrainer, records: Sequence[ActorRecord]
+) -> tuple[dict[str, float], float]:
+    """What one update says, and how far it moved the policy on the records' tokens."""
+    before = tensors(trainer.model, records)[0].detach()
+    said = trainer.update(records, seed=0)
+    return said, divergence(before, tensors(trainer.model, records)[0].detach())
+
+
+@pytest.mark.parametrize("packing", ["segment", "path", "tree"])
+@pytest.mark.parametrize("most", [1e-3, 1e-5, 1e-8])
+def test_no_step_moves_the_policy_further_than_allowed(
+    batch: Batch, packing: str, most: float
+) -> None:
+    records = as_rows(batch.actor(packing))
+    free, far = moved_by(trainer_of(batch, minibatches=1), records)
+    said, near = moved_by(trainer_of(batch, minibatches=1, step_kl=most), records)
+    assert far > 1e-3
+    assert most / 4 < near <= most
+    assert 0 < said["actor_step_kept"] < 1
+    assert "actor_step_kept" not in free
+    assert said["actor_tokens_computed"] >= 2 * free["actor_tokens_computed"]
+
+
+def test_a_short_step_is_left_alone(batch: Batch) -> None:
+    """Bit for bit, moments included."""
     records = batch.actor("path")
-    straight, first = trainer_of(batch, warmup=warmup), trainer_of(batch, warmup=warmup)
+    free, bound = trainer_of(batch), trainer_of(batch, step_kl=1e3)
+    free.update(records, seed=0)
+    assert bound.update(records, seed=0)["actor_step_kept"] == 1.0
+    assert same_state(free, bound)
+
+
+@pytest.mark.parametrize("changes", [{}, {"warmup": 6}, {"step_kl": 1e-5}], ids=str)
+def test_a_restored_trainer_goes_on_bit_for_bit(
+    batch: Batch, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    records = batch.actor("path")
+    straight, first = trainer_of(batch, **changes), trainer_of(batch, **changes)
     for trainer in (straight, first):
         trainer.update(records, seed=1)
     first.save(tmp_path)
-    second = trainer_of(batch, warmup=warmup)
+    second = trainer_of(batch, **changes)
     second.load(tmp_path)
     assert same_state(first, second)
     for trainer in (straight, second):

@@ -74,6 +74,7 @@ def test_thresholds_are_absolute_ratios(loss: Any, expected: Any) -> None:
         ({"temperature": 0.7}, "at temperature 1"),
         ({"actor": ActorSettings(minibatches=4)}, "one forward_backward and one optim_step"),
         ({"actor": ActorSettings(minibatches=1, epochs=2)}, "one forward_backward"),
+        ({"actor": ActorSettings(minibatches=1, step_kl=1e-4)}, "step_kl"),
     ],
 )
 def test_what_tinker_cannot_do_is_refused(changes: dict[str, Any], reason: str) -> None:

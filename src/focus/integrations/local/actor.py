@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from focus._extras import require
 from focus.errors import ConfigError
 from focus.integrations.local.grouping import by_prompt
 from focus.integrations.local.optimizer import clip_and_step, load_optimizer, save_optimizer
+from focus.integrations.local.trust_region import TrustRegion, divergence
 from focus.models.tree_attention import TreeBatch, tree_batches
 from focus.models.weights import load_pretrained, stored_weights
 from focus.records import ActorRecord, PolicyRecord, as_rows
@@ -70,20 +71,24 @@ class ActorTrainer:
 
         Returns:
             Mean loss, gradient norm, clip share and KL; tokens computed, padding included;
-            distinct tokens, those that a step cannot do without; and `eta_learn`, the
-            share of the second in the first.
+            distinct tokens, those that a step cannot do without; `eta_learn`, the
+            share of the second in the first; and with `step_kl` the mean share of a step that
+            was kept.
         """
         prompts = by_prompt(as_rows(records))
         rng = random.Random(seed)
-        losses, norms, tallies = [], [], []
+        losses, norms, tallies, kept = [], [], [], []
         for _ in range(self.settings.epochs):
             rng.shuffle(prompts)
             for part in _parts(prompts, self.settings.minibatches):
                 self.optimizer.zero_grad(set_to_none=True)
-                loss, tally = self.accumulate([r for group in part for r in group], len(part))
+                rows = [record for group in part for record in group]
+                loss, tally = self.accumulate(rows, len(part))
                 for group in self.optimizer.param_groups:
                     group["lr"] = self.settings.rate_at(self.steps)
-                norms.append(clip_and_step(self.model, self.optimizer, self.settings.grad_norm))
+                norm, share = self._step(rows, tally)
+                norms.append(norm)
+                kept.append(share)
                 self.steps += 1
                 losses.append(loss)
                 tallies.append(tally)
@@ -97,7 +102,36 @@ class ActorTrainer:
             "actor_tokens_distinct": distinct,
             "actor_tokens_computed": computed,
             **({"eta_learn": distinct / computed} if computed else {}),
+            **({"actor_step_kept": sum(kept) / max(1, len(kept))} if self.settings.step_kl else {}),
         }
+
+    def _step(self, rows: Sequence[ActorRecord], tally: _Tally) -> tuple[float, float]:
+        """One step on the accumulated gradients: their norm, and the share of it that was kept."""
+        settings = self.settings
+        if not settings.step_kl:
+            return clip_and_step(self.model, self.optimizer, settings.grad_norm), 1.0
+        torch = require("torch", extra="local")
+        region = TrustRegion(self.model.parameters(), settings.step_kl)
+        norm = clip_and_step(self.model, self.optimizer, settings.grad_norm)
+        before = torch.cat(tally.log_probs) if tally.log_probs else torch.zeros(0)
+
+        def moved() -> float:
+            now = []
+            with torch.no_grad():
+                for batch in self._batches(rows):
+                    tally.computed += batch.computed
+                    now.append(token_tensors(self.model, batch, rows)[0])
+            return divergence(before, torch.cat(now)) if before.numel() else 0.0
+
+        return norm, region.shorten(moved)
+
+    def _batches(self, rows: Sequence[ActorRecord]) -> list[TreeBatch]:
+        return tree_batches(
+            self.model,
+            [record.tokens for record in rows],
+            batch_tokens=self.settings.batch_tokens,
+            may_flex=True,
+        )
 
     def accumulate(self, records: Sequence[PolicyRecord], prompts: int) -> tuple[float, _Tally]:
         """Add the gradient of the loss of `records` as one batch of `prompts` prompts.
@@ -108,11 +142,8 @@ class ActorTrainer:
         total, rows = 0.0, as_rows(records)
         for record in rows:
             _check_law(record)
-        tokens = [record.tokens for record in rows]
-        tally = _Tally(distinct=distinct_tokens(tokens))
-        for batch in tree_batches(
-            self.model, tokens, batch_tokens=self.settings.batch_tokens, may_flex=True
-        ):
+        tally = _Tally(distinct=distinct_tokens([record.tokens for record in rows]))
+        for batch in self._batches(rows):
             tally.computed += batch.computed
             log_probs, behaviour, weights = token_tensors(self.model, batch, rows)
             if log_probs.numel() == 0:
@@ -153,10 +184,12 @@ class _Tally:
     tokens: int = 0
     clipped: int = 0
     kl: float = 0.0
+    log_probs: list[Any] = field(default_factory=list)
 
     def add(self, log_probs: Any, behaviour: Any, settings: ActorSettings) -> None:
         ratio = (log_probs - behaviour).exp()
         outside = (ratio < 1 - settings.clip_low) | (ratio > 1 + settings.clip_high)
+        self.log_probs.append(log_probs)
         self.tokens += log_probs.numel()
         self.clipped += int(outside.sum())
         self.kl += float((ratio - 1 - (log_probs - behaviour)).sum())

@@ -131,7 +131,7 @@ def check_settings(settings: TrainSettings) -> None:
     """Refuse what Tinker cannot do.
 
     Raises:
-        ConfigError: another temperature than 1, or several steps per round.
+        ConfigError: another temperature than 1, several steps per round, or bounded steps.
     """
     if settings.temperature != 1.0:
         raise ConfigError(
@@ -144,4 +144,9 @@ def check_settings(settings: TrainSettings) -> None:
             f"actor.minibatches={settings.actor.minibatches}, "
             f"actor.epochs={settings.actor.epochs}: a round is one forward_backward and one "
             "optim_step on Tinker; set both to 1"
+        )
+    if settings.actor.step_kl:
+        raise ConfigError(
+            f"actor.step_kl={settings.actor.step_kl:g}: a step that was taken on Tinker can not be "
+            "taken back; set it to 0"
         )
