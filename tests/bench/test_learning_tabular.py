@@ -185,6 +185,11 @@ def test_a_rate_that_rises_takes_its_part_of_the_first_step():
     assert moved(8) == pytest.approx(moved(0) / 8)
 
 
+def test_a_bound_that_a_table_would_ignore_is_refused():
+    with pytest.raises(ConfigError, match="step_kl"):
+        TabularLearner(SMALL, ActorSettings(step_kl=1e-4))
+
+
 def test_a_token_table_comes_to_its_targets():
     table, policy = TokenTable(SMALL), probabilities(SMALL.starting_logits())
     batch = [record(SMALL, 0, (0, 1, 0, 1), 1.0, policy)] * 8

@@ -18,6 +18,7 @@ from bench.learning.tabular.game import (
 from bench.learning.tabular.policy import TabularPolicy
 
 from focus.critic import Critic
+from focus.errors import ConfigError
 from focus.integrations.local.grouping import by_prompt
 from focus.records.records import ActorRecord, CriticContext, CriticRecord
 from focus.training.settings import ActorSettings
@@ -69,9 +70,16 @@ class TabularLearner:
     Args:
         game: the rules.
         settings: learning rate and its rise, Adam's moments, clipping, optimizer steps per round.
+
+    Raises:
+        ConfigError: steps are to be bounded, which no table needs.
     """
 
     def __init__(self, game: Game, settings: ActorSettings) -> None:
+        if settings.step_kl:
+            raise ConfigError(
+                f"step_kl={settings.step_kl:g}: a table takes whole steps; set it to 0"
+            )
         self.game = game
         self.settings = settings
         self.logits = game.starting_logits()
