@@ -52,7 +52,7 @@ def overhead(
       focus bench --quick --json figures.json
       focus bench --quick --peers /tmp/others/bin/python
       focus bench --quick --vllm /tmp/vllm/bin/python
-      focus bench learning --task chain-5 --methods grpo,focus --seeds 5 --out results
+      focus bench learning --task chain-5 --methods grpo,reinforce,focus-unbiased --seeds 5 --out results
     """
     if context.invoked_subcommand is not None:
         return
@@ -106,7 +106,7 @@ def learning(
     ] = "chain-5",
     methods: Annotated[
         str, typer.Option(help="By commas; bench/learning/methods.py lists them.")
-    ] = "grpo,focus",
+    ] = "grpo,reinforce,focus-unbiased",
     seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per method.")] = 5,
     budget: Annotated[int, typer.Option(min=1, help="Generated tokens a trial.")] = 120_000,
     model: Annotated[
@@ -121,7 +121,7 @@ def learning(
         typer.Option(
             help="Prompts/steps of a round, or prompts/steps/tokens of a prompt, to tune over."
         ),
-    ] = "8/4,24/4",
+    ] = "8/8/75,8/4/640",
     workers: Annotated[int, typer.Option(min=1, help="Trials at once.")] = 2,
     gpus: Annotated[int, typer.Option(min=0, help="GPUs to spread them over.")] = 0,
 ) -> None:
@@ -129,7 +129,7 @@ def learning(
 
     \b
     Example:
-      focus bench learning --task chain-5 --methods grpo,spo-tree,focus --seeds 5 --out results
+      focus bench learning --task chain-5 --methods grpo,spo-tree,focus-unbiased --seeds 5 --out results
     """
     words = ["--out", str(out.absolute()), "--task", task, "--methods", methods]
     words += ["--seeds", str(seeds), "--budget", str(budget), "--model", model]
