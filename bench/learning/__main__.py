@@ -1,6 +1,6 @@
 """Compare methods on a task: tune each on one seed, run it on fresh ones, write the report.
 
-python -m bench.learning --task chain-5 --methods grpo,spo-tree,focus-unbiased --seeds 5 --out results
+python -m bench.learning --task chain-5 --methods grpo,focus-unbiased --seeds 5 --out results
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=sorted(FAMILIES), default="chain-5")
     parser.add_argument("--model", default="", help="start of every trial; the task's own")
-    parser.add_argument("--methods", default="grpo,reinforce,focus-unbiased", help=", ".join(METHODS))
+    parser.add_argument(
+        "--methods", default="grpo,reinforce,focus-unbiased", help=", ".join(METHODS)
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rates", default="5e-5,1e-4,2e-4", help="learning rates to try")
     parser.add_argument(

@@ -52,7 +52,7 @@ def overhead(
       focus bench --quick --json figures.json
       focus bench --quick --peers /tmp/others/bin/python
       focus bench --quick --vllm /tmp/vllm/bin/python
-      focus bench learning --task chain-5 --methods grpo,reinforce,focus-unbiased --seeds 5 --out results
+      focus bench learning --task chain-5 --methods grpo,focus-unbiased --seeds 5 --out results
     """
     if context.invoked_subcommand is not None:
         return
@@ -129,7 +129,7 @@ def learning(
 
     \b
     Example:
-      focus bench learning --task chain-5 --methods grpo,spo-tree,focus-unbiased --seeds 5 --out results
+      focus bench learning --task chain-5 --methods grpo,focus-unbiased --seeds 5 --out results
     """
     words = ["--out", str(out.absolute()), "--task", task, "--methods", methods]
     words += ["--seeds", str(seeds), "--budget", str(budget), "--model", model]

@@ -106,7 +106,7 @@ class ActorTrainer:
         }
 
     def _step(self, rows: Sequence[ActorRecord], tally: _Tally) -> tuple[float, float]:
-        """A step on the accumulated gradients; returns their norm, and what was kept of the step."""
+        """Step along the accumulated gradients; returns their norm and the share that was kept."""
         settings = self.settings
         if not settings.step_kl:
             return clip_and_step(self.model, self.optimizer, settings.grad_norm), 1.0
