@@ -24,9 +24,9 @@ LEARNING = (
     "|---|---|---|---|---|---|---|\n"
 )
 OURS = ("focus-unbiased", "focus")
-"""The default recipe, where it was run, else what was the default."""
+"""The recipe of the demo preset without its branch, where it was run, else what was the default."""
 FEWER = 2.0
-"""How many times fewer tokens than the best peer the default recipe should need."""
+"""How many times fewer tokens than the best peer our recipe should need."""
 
 Result = Mapping[str, Any]
 
@@ -169,7 +169,7 @@ def _bench(name: str) -> ModuleType:
 
 
 def _goal(task: str, found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """How many times fewer tokens the default recipe needs than the best other method.
+    """How many times fewer tokens our recipe needs than the best other method.
 
     Where that is REINFORCE, which has neither groups nor trees nor a critic, once more against
     the best of those that have; no row where none of them gets there.
