@@ -39,6 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "pilot_problems": 2,
             "eval_problems": 2,
             "gate": {"checkpoints": 8},
+            "actor": {"step_kl": 1e-4},
             "critic": {"steps": 1},
         },
         base=PRESETS["smoke"],
