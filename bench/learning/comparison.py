@@ -21,6 +21,8 @@ __all__ = ("REGISTERED", "Comparison", "Grid", "Registration", "read_registratio
 REGISTERED = Path(__file__).with_name("preregistered.toml")
 BATCH = ("prompts", "minibatches", "tokens_per_prompt")
 """What a cell of the grid says besides the rate; the last may be left out."""
+STEPS = ("beta2", "warmup", "step_kl")
+"""What a whole grid may say of the actor's steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,11 @@ class Grid:
     @property
     def cells(self) -> list[tuple[float, tuple[int, ...]]]:
         return [(rate, batch) for rate in self.rates for batch in self.batches]
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        """What it says of the actor's steps, by the names that `TrialSpec` has for it."""
+        return {name: getattr(self, name) for name in STEPS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +115,11 @@ class Comparison:
         budgets = (self.budget, self._tuning_budget)
 
         def is_own(spec: Mapping[str, Any]) -> bool:
-            grid = self.grid_of(spec["method"])
+            steps = self.grid_of(spec["method"]).steps
             return (
                 (spec["task"], spec["model"]) == (self.task, self.model)
                 and spec["budget"] in budgets
-                and spec.get("beta2", Grid.beta2) == grid.beta2
-                and spec.get("warmup", Grid.warmup) == grid.warmup
-                and spec.get("step_kl", Grid.step_kl) == grid.step_kl
+                and {name: spec.get(name, getattr(Grid, name)) for name in STEPS} == steps
             )
 
         return [curve for curve in curves if is_own(curve["spec"])]
@@ -179,9 +184,7 @@ class Comparison:
             eval_problems=self.eval_problems,
             batch_tokens=self.batch_tokens,
             grad_norm=self.grad_norm,
-            beta2=self.grid_of(method).beta2,
-            warmup=self.grid_of(method).warmup,
-            step_kl=self.grid_of(method).step_kl,
+            **self.grid_of(method).steps,
             **shape,
             **settings,
         )
@@ -238,5 +241,5 @@ def read_registration(path: Path = REGISTERED, *, models: Path = Path("models"))
 def _grid(table: dict[str, Any]) -> Grid:
     """Take a grid's values out of a table."""
     rates, batches = table.pop("rates"), table.pop("batches")
-    others = {name: table.pop(name) for name in ("beta2", "warmup", "step_kl") if name in table}
+    others = {name: table.pop(name) for name in STEPS if name in table}
     return Grid(rates=tuple(rates), batches=tuple(map(tuple, batches)), **others)

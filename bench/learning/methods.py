@@ -18,7 +18,7 @@ from bench.learning.plans import (
 )
 
 from focus import DirectBranchTd, RefinedTd, ValueRefinement
-from focus.credit import LambdaTd
+from focus.credit import Estimator, LambdaTd
 from focus.search import RootOnly
 
 __all__ = ("METHODS", "Method", "Plan")
@@ -26,40 +26,32 @@ __all__ = ("METHODS", "Method", "Plan")
 REFINE = rollouts_then(ValueRefinement(gain="preposterior"), rollouts=4, least=1)
 STEPWISE = LambdaTd(decay=0.8)
 
+
+def _steered(search: Plan, *, about: str, credit: Estimator = STEPWISE) -> Method:
+    """A method whose surprisal critic values checkpoints from the first round on."""
+    return Method(search=search, credit=credit, critic="free", values="surprisal", about=about)
+
+
 METHODS: dict[str, Method] = PEERS | {
-    "focus": Method(
-        search=REFINE,
-        credit=STEPWISE,
-        critic="free",
-        values="surprisal",
+    "focus": _steered(
+        REFINE,
         about="four rollouts, then refinement; lambda TD on a surprisal critic",
     ),
-    "focus-cascade": Method(
-        search=cascade,
-        credit=STEPWISE,
-        critic="free",
-        values="surprisal",
+    "focus-cascade": _steered(
+        cascade,
         about="rollouts that branch where they stand; lambda TD on a surprisal critic",
     ),
-    "focus-flat": Method(
-        search=alone,
-        credit=STEPWISE,
-        critic="free",
-        values="surprisal",
+    "focus-flat": _steered(
+        alone,
         about="flat rollouts, one if no more fit; lambda TD on a surprisal critic",
     ),
-    "focus-unbiased": Method(
-        search=alone,
+    "focus-unbiased": _steered(
+        alone,
         credit=OUTCOME,
-        critic="free",
-        values="surprisal",
         about="flat rollouts; outcomes less the surprisal critic's value of each checkpoint",
     ),
-    "focus-mixed": Method(
-        search=until_mixed(RootOnly(), most=2.5),
-        credit=STEPWISE,
-        critic="free",
-        values="surprisal",
+    "focus-mixed": _steered(
+        until_mixed(RootOnly(), most=2.5),
         about="rollouts until two end differently; lambda TD on a surprisal critic",
     ),
     "focus-network": Method(

@@ -178,16 +178,12 @@ def _goal(task: str, found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, A
     published = _bench("peers").PEERS
     peers = {name: spent for name, spent in needed.items() if name in published and spent}
     ours = next((needed[name] for name in OURS if name in needed), None)
-    rows = {"best peer": peers}
-    if peers and min(peers, key=lambda name: peers[name]) == "reinforce":
-        rows["best of groups, trees and critics"] = {
-            name: spent for name, spent in peers.items() if name != "reinforce"
-        }
-    for who, spent in rows.items():
-        if ours and spent:
-            best = min(spent, key=lambda name: spent[name])
-            what = f"{task}: tokens of the {who} ({best}) to 90 % of the best end, over FOCUS's"
-            yield _figure("tokens", what, spent[best] / ours, FEWER, better="higher")
+    best = sorted(peers, key=lambda name: peers[name]) if ours else []
+    if best[:1] != ["reinforce"]:
+        best = best[:1]
+    for who, name in zip(("best peer", "best of groups, trees and critics"), best, strict=False):
+        what = f"{task}: tokens of the {who} ({name}) to 90 % of the best end, over FOCUS's"
+        yield _figure("tokens", what, peers[name] / ours, FEWER, better="higher")
 
 
 def _method(found: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from focus._extras import require
 from focus.errors import ConfigError
 from focus.integrations.local.grouping import by_prompt
 from focus.integrations.local.optimizer import clip_and_step, load_optimizer, save_optimizer
-from focus.integrations.local.trust_region import TrustRegion, divergence
+from focus.integrations.local.trust_region import TrustRegion, divergence, nats
 from focus.models.tree_attention import TreeBatch, tree_batches
 from focus.models.weights import load_pretrained, stored_weights
 from focus.records import ActorRecord, PolicyRecord, as_rows
@@ -108,12 +108,12 @@ class ActorTrainer:
     def _step(self, rows: Sequence[ActorRecord], tally: _Tally) -> tuple[float, float]:
         """Step along the accumulated gradients; returns their norm and the share that was kept."""
         settings = self.settings
-        if not settings.step_kl:
+        if not (settings.step_kl and tally.tokens):
             return clip_and_step(self.model, self.optimizer, settings.grad_norm), 1.0
         torch = require("torch", extra="local")
         region = TrustRegion(self.model.parameters(), settings.step_kl)
         norm = clip_and_step(self.model, self.optimizer, settings.grad_norm)
-        before = torch.cat(tally.log_probs) if tally.log_probs else torch.zeros(0)
+        before = torch.cat(tally.log_probs)
 
         def moved() -> float:
             now = []
@@ -121,7 +121,7 @@ class ActorTrainer:
                 for batch in self._batches(rows):
                     tally.computed += batch.computed
                     now.append(token_tensors(self.model, batch, rows)[0])
-            return divergence(before, torch.cat(now)) if before.numel() else 0.0
+            return divergence(before, torch.cat(now))
 
         return norm, region.shorten(moved)
 
@@ -192,7 +192,7 @@ class _Tally:
         self.log_probs.append(log_probs)
         self.tokens += log_probs.numel()
         self.clipped += int(outside.sum())
-        self.kl += float((ratio - 1 - (log_probs - behaviour)).sum())
+        self.kl += float(nats(log_probs - behaviour).sum())
 
 
 def token_tensors(

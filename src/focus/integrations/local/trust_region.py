@@ -14,16 +14,26 @@ from typing import Any
 
 from focus._extras import require
 
-__all__ = ("TrustRegion", "divergence")
+__all__ = ("TrustRegion", "divergence", "nats")
 
 _MARGIN = 0.9
 _TRIES = 8
 
 
-def divergence(before: Any, after: Any) -> float:
-    """Mean of ρ − 1 − log ρ, ρ = exp(after − before): an estimate of KL(before ‖ after), ≥ 0.
+def nats(log_ratio: Any) -> Any:
+    """ρ − 1 − log ρ ≥ 0 of each token; its mean over tokens that `before` sampled estimates
+    KL(before ‖ after), log ρ being after − before.
 
     Source: J. Schulman, Approximating KL Divergence (2020), k3.
+
+    Args:
+        log_ratio: log ρ, of any shape.
+    """
+    return log_ratio.exp() - 1 - log_ratio
+
+
+def divergence(before: Any, after: Any) -> float:
+    """Estimate of KL(before ‖ after): the mean of `nats`.
 
     Args:
         before, after: log-probs [tokens] of tokens that `before` sampled.
@@ -37,8 +47,7 @@ def divergence(before: Any, after: Any) -> float:
     """
     if not before.numel():
         return 0.0
-    gap = after.double() - before.double()
-    return float((gap.exp() - 1 - gap).mean())
+    return float(nats(after.double() - before.double()).mean())
 
 
 class TrustRegion:
@@ -68,11 +77,11 @@ class TrustRegion:
         """
         kept = 1.0
         for _ in range(_TRIES):
-            nats = moved()
-            if nats <= self._most:
+            found = moved()
+            if found <= self._most:
                 return kept
             # Not finite: half way back says more than a square root would.
-            share = _MARGIN * math.sqrt(self._most / nats) if math.isfinite(nats) else 0.5
+            share = _MARGIN * math.sqrt(self._most / found) if math.isfinite(found) else 0.5
             self._go_back(share)
             kept *= share
         if moved() <= self._most:
